@@ -1,1 +1,5 @@
-//! Placeholder.
+//! What proves Coroner: the lab (a real cluster on one machine) and what is told to it.
+//!
+//! Sees every crate, seen by none. Nothing here ships.
+
+pub mod lab;

@@ -1,0 +1,1 @@
+//! The lab: a real Kubernetes cluster on one machine, whose machines can lose power.
