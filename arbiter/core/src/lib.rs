@@ -1,1 +1,27 @@
-//! Placeholder.
+//! The arbiter's decisions, as pure functions. No IO, no clock, no randomness, no raft: the simulator links exactly
+//! this crate.
+//!
+//! ```text
+//!   beacons, reports, probes,      +---------+   View   +---------+  Verdict
+//!   BMC reads, Lease changes  ---> | witness | -------> | verdict | ----------+
+//!                                  +---------+          +---------+           v
+//!                                                            ^          Command::Judge
+//!                                                            | again          |
+//!   log entry (Command) ------------------------------> +---------+ <---------+
+//!                                                       |  apply  | ---> State ---> jobs(&State)
+//!                                                       +---------+        |
+//!                                                                          v
+//!                                                     the executor runs fence, release, return
+//! ```
+//!
+//! Modules in reading order: [`phase`] (the life of a node), [`policy`] (what operators allow), [`view`] and
+//! [`verdict`] (the decision rule), [`observers`] (who hears whom), [`witness`] (what a replica has heard),
+//! [`judge`] (what a leader proposes), [`command`] and [`state`] (the log and what it makes), [`apply`] (the only
+//! door into a decision), [`brake`] (limits), [`jobs`] (the only source of work), [`identity`] (whose BMC is it),
+//! [`fence`] (one fencing as a state machine), [`explain`] (a record as sentences).
+
+pub mod command;
+pub mod phase;
+pub mod policy;
+pub mod state;
+pub mod view;

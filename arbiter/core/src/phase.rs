@@ -1,0 +1,347 @@
+//! The life of a node as the arbiter sees it: its phases and what each of them holds.
+
+use coroner_shared::bmc::{CommandAnswer, Login, PowerReading};
+use coroner_shared::id::{BootId, IncidentId, NodeUid, ReplicaId};
+use coroner_shared::machine_id::Transform;
+use coroner_shared::time::{Mono, Span};
+use serde::{Deserialize, Serialize};
+
+/// Where a node stands. Each variant holds what is true in it and nothing else; every edge between them is a row of
+/// the table in `apply`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "camelCase")]
+pub enum Phase {
+    /// Nothing is wrong, or nothing is known to be.
+    #[default]
+    Alive,
+    /// Silent past its deadline but not condemned; judged again on every change.
+    Held {
+        /// The hold's own incident.
+        incident: IncidentId,
+        /// Why nothing is done.
+        why: HeldReason,
+    },
+    /// The verdict Dead is committed; power-off is wanted, not yet ordered.
+    Condemned {
+        /// This death.
+        incident: IncidentId,
+        /// On what evidence.
+        class: EvidenceClass,
+    },
+    /// Power commands are permitted for one incarnation.
+    Fencing {
+        /// This death.
+        incident: IncidentId,
+        /// The permission.
+        intent: Intent,
+        /// The newest committed sending, if any.
+        attempt: Option<Attempt>,
+        /// Set when this is a re-fence: our taint stands.
+        released: Option<Released>,
+    },
+    /// The machine is proven off; nothing is written to Kubernetes yet (or, in a re-fence, our taint still stands).
+    ProvenOff {
+        /// This death.
+        incident: IncidentId,
+        /// The proof.
+        proof: FenceProof,
+        /// Set when this ends a re-fence.
+        released: Option<Released>,
+    },
+    /// The release is being written.
+    Releasing {
+        /// This death.
+        incident: IncidentId,
+        /// The proof it rests on.
+        proof: FenceProof,
+        /// What the Node was like, and what must go.
+        released: Released,
+    },
+    /// The taint was seen on the Node.
+    Released {
+        /// This death.
+        incident: IncidentId,
+        /// The proof it rests on.
+        proof: FenceProof,
+        /// What the Node was like, and what must go.
+        released: Released,
+    },
+    /// A new boot of the pinned machine was seen.
+    Returning {
+        /// The incident that ends with this.
+        incident: IncidentId,
+        /// The new boot.
+        boot: BootId,
+        /// Set when our taint stands and must be taken away.
+        released: Option<Released>,
+    },
+}
+
+/// On what evidence a node counts as dead, read in this order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EvidenceClass {
+    /// E0: the BMC of the right machine says Off.
+    FoundOff,
+    /// E2: the host is silent, the BMC says On.
+    HostSilentBmcOn,
+    /// A person's or a policy's order; no evidence of death is needed.
+    Ordered {
+        /// Who ordered it: a user name, `policy/<name>` or `local-root@host (name)`.
+        who: String,
+        /// Why, in their words.
+        why: String,
+    },
+}
+
+/// Why a silent node is not condemned. Every one pages or shows what is waited for; none releases anything.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub enum HeldReason {
+    /// Fewer eligible observers than the rule needs are silent or exist.
+    TooFewObservers,
+    /// The kernel answers (ping, accept or reset), nothing else does.
+    HostAnswersOnly,
+    /// Too many members are heard by some and not by others.
+    NetworkPartial,
+    /// A whole failure domain, or a large part of one, fell silent together (E3).
+    DomainDown,
+    /// The BMC is silent, a sibling on its network answers (E1).
+    BmcSilent,
+    /// The BMC and its siblings are silent (E1).
+    BmcNetworkSilent,
+    /// The BMC answers something that is neither On nor Off, or no BMC is bound or verified.
+    BmcUnclear(String),
+    /// The API server cannot be read, so the kubelet's Lease cannot speak.
+    ApiUnreadable,
+    /// The kubelet renews its Lease: only our agent is silent.
+    KubeletAlive,
+    /// The silence of many is unexplained: the arbiter may be the blind one.
+    ArbiterBlind,
+    /// Not heard since this group of replicas started.
+    NotSeenYet,
+    /// Two nodes can never judge each other.
+    TwoNodes,
+    /// Power commands are paused by a person or a policy.
+    Paused {
+        /// By whom.
+        who: String,
+    },
+    /// A brake refuses.
+    Brake(Brake),
+    /// Silent already when its policy became Enforce; needs to be heard once, or an order.
+    SilentBeforeEnforce,
+    /// No policy, or a policy in Observe: nothing may be done.
+    Observe,
+    /// Two policies select this node.
+    PolicyConflict(Vec<String>),
+    /// The node carries the opt-out label.
+    Excluded,
+    /// A planned silence was announced.
+    Goodbye(coroner_shared::beacon::GoodbyeKind),
+    /// No binding, or one that is not verified: the machine cannot be fenced.
+    NotFenceable(String),
+    /// The BMC's identity refuses.
+    Identity(String),
+    /// Condemned as found off, but On was read.
+    FoundOnAgain,
+    /// Another machine appeared under the same Node: a security event.
+    MachineChanged {
+        /// The pinned machine.
+        pinned: String,
+        /// The one that appeared.
+        found: String,
+    },
+    /// Two machines use one identity.
+    Duplicate,
+    /// An unsigned answer that probers could not reproduce is disputed.
+    Disputed,
+}
+
+/// The brakes of `FencingPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub enum Brake {
+    /// Too many nodes are Condemned or Fencing at once.
+    InFlight,
+    /// Another node of the same failure domain is being acted on.
+    PerDomain,
+    /// Too many nodes of one failure domain within 10 minutes.
+    PerDomain10m,
+    /// The rolling budget is used up.
+    Budget,
+    /// Too many machines are down by our hand.
+    Floor,
+    /// One decision per second (ten in a storm).
+    Pace,
+    /// Many members fell silent at once.
+    Storm,
+    /// The node's loss, or a second one of its kind in flight, would hurt the control plane.
+    ControlPlane,
+    /// Two hosts of replicas.
+    ArbiterHosts,
+    /// Three deaths in a day.
+    RepeatOffender,
+}
+
+/// The committed permission to send power commands for one incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// Log time at which it was committed.
+    pub since: Mono,
+    /// When it last made progress; three minutes without one is a stall.
+    pub progress: Mono,
+    /// Why it makes no progress, if so: it pages and has given its slots back.
+    pub stalled: Option<String>,
+    /// Attempts committed so far.
+    pub attempts: u32,
+}
+
+/// One committed sending of a power command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    /// Rises by one with each attempt of the intent; results of another number change nothing.
+    pub number: u32,
+    /// Who sends.
+    pub replica: ReplicaId,
+    /// In which Raft term.
+    pub term: u64,
+    /// The log-in it is sent over, for a successor to delete.
+    pub login: Login,
+    /// Log time of the commit; the command's socket dies 10 s later.
+    pub at: Mono,
+    /// What the BMC answered, once known. Never evidence of off.
+    pub answer: Option<CommandAnswer>,
+    /// Whether the machine was read On just before: such an attempt turned it off by our hand.
+    pub was_on: bool,
+    /// Log time since when the node has been heard again with the same boot id.
+    pub heard_since: Option<Mono>,
+}
+
+/// Committed certainty that a machine is off: a closed set. Only `apply` makes one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum FenceProof {
+    /// The BMC of the right machine said Off, by the table of `fence`.
+    BmcOff {
+        /// The machine, its boot and Node that the proof speaks of.
+        incarnation: coroner_shared::id::Incarnation,
+        /// The readings.
+        readings: OffReadings,
+        /// Log time of the proof.
+        at: Mono,
+    },
+    /// A person confirmed it, bound to incident, Node and boot.
+    PersonConfirmed {
+        /// The machine, its boot and Node that the proof speaks of.
+        incarnation: coroner_shared::id::Incarnation,
+        /// Who.
+        who: String,
+        /// Their words.
+        why: String,
+        /// Log time of the proof.
+        at: Mono,
+    },
+}
+
+/// The readings of a proof: consecutive, exact Off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OffReadings {
+    /// The readings, oldest first, with the span since the first one.
+    pub readings: Vec<(Span, PowerReading)>,
+    /// Whether the reader knew this BMC as steady throughout.
+    pub steady: bool,
+    /// How a ForceOff sent before them was answered; `None`: none was sent.
+    pub command: Option<CommandAnswer>,
+    /// The member that was read, as pinned.
+    pub member: String,
+    /// The transform that matched, as pinned.
+    pub transform: Transform,
+    /// Identity as read before the command and again after the last reading.
+    pub identity_before: String,
+    /// Identity after the last reading.
+    pub identity_after: String,
+    /// Whether the last reading came over a new session.
+    pub last_over_new_session: bool,
+    /// Whether the BMC's answers are cached for longer (quirk `cached`).
+    pub cached: bool,
+}
+
+/// What the Node was like before we touched it, and what must be gone before it may return.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Released {
+    /// Whether it was cordoned by somebody else.
+    pub was_cordoned: bool,
+    /// Pods that must go, by uid, with namespace/name for people.
+    pub pods: Vec<(String, String)>,
+    /// VolumeAttachments that must go, by uid, with name.
+    pub attachments: Vec<(String, String)>,
+}
+
+/// What a person's confirmation is bound to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Confirmation {
+    /// The incident they looked at.
+    pub incident: IncidentId,
+    /// The Node they looked at.
+    pub node: NodeUid,
+    /// The boot they looked at.
+    pub boot: BootId,
+    /// Who, as authenticated.
+    pub who: String,
+    /// Why they are sure, typed.
+    pub why: String,
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// The open incident, if there is one.
+    pub fn incident(&self) -> Option<&IncidentId> {
+        match self {
+            Self::Alive => None,
+            Self::Held { incident, .. }
+            | Self::Condemned { incident, .. }
+            | Self::Fencing { incident, .. }
+            | Self::ProvenOff { incident, .. }
+            | Self::Releasing { incident, .. }
+            | Self::Released { incident, .. }
+            | Self::Returning { incident, .. } => Some(incident),
+        }
+    }
+
+    /// The phase's name as shown everywhere.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Alive => "Alive",
+            Self::Held { .. } => "Held",
+            Self::Condemned { .. } => "Condemned",
+            Self::Fencing { .. } => "Fencing",
+            Self::ProvenOff { .. } => "ProvenOff",
+            Self::Releasing { .. } => "Releasing",
+            Self::Released { .. } => "Released",
+            Self::Returning { .. } => "Returning",
+        }
+    }
+}
+
+impl FenceProof {
+    /// Which life the proof speaks of.
+    pub fn incarnation(&self) -> &coroner_shared::id::Incarnation {
+        match self {
+            Self::BmcOff { incarnation, .. } | Self::PersonConfirmed { incarnation, .. } => incarnation,
+        }
+    }
+
+    /// Log time of the proof.
+    pub fn at(&self) -> Mono {
+        match self {
+            Self::BmcOff { at, .. } | Self::PersonConfirmed { at, .. } => *at,
+        }
+    }
+}
