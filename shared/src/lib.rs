@@ -12,6 +12,7 @@
 //! * [`bmc`]: raw facts read from a BMC, before anybody judges them.
 //! * [`health`]: the health summary a beacon carries.
 //! * [`wire`]: versioned datagrams and HTTP bodies, with their limits.
+//! * [`trust`]: whom a host may believe.
 //! * [`names`]: API group, taint, annotations, ports, metric names: spelt once.
 //!
 //! # Glossary
@@ -46,4 +47,5 @@ pub mod machine_id;
 pub mod names;
 pub mod slice;
 pub mod time;
+pub mod trust;
 pub mod wire;
