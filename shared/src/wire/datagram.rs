@@ -118,6 +118,13 @@ pub fn encode(
     if out.len() > DATAGRAM_BYTES_MAX { Err(DatagramError::TooLong(out.len())) } else { Ok(out) }
 }
 
+/// Bytes of the datagram that [`encode`] would make, for those who split batches; [`usize::MAX`] where it would make none.
+pub fn encoded_bytes(sender: &Sender, message: &Message) -> usize {
+    let parts = (postcard::to_allocvec(sender), postcard::to_allocvec(message));
+    let (Ok(sender), Ok(message)) = parts else { return usize::MAX };
+    MAGIC.len() + 1 + sender.len() + message.len() + SIGNATURE_BYTES
+}
+
 /// Reads header and sender; nothing behind them is looked at before [`Unverified::verify`].
 ///
 /// # Errors
@@ -141,6 +148,18 @@ pub fn parse(datagram: &[u8]) -> Result<Unverified<'_>, DatagramError> {
 }
 
 impl Unverified<'_> {
+    /// What it claims to say, before any signature is checked. Only for a beacon, whose own signature the reader then
+    /// checks instead of this one, and for a probe by somebody whose key the reader does not have.
+    ///
+    /// # Errors
+    /// [`DatagramError::Malformed`] (also for bytes left over).
+    pub fn claims(&self) -> Result<Message, DatagramError> {
+        match postcard::take_from_bytes(self.body) {
+            Ok((message, [])) => Ok(message),
+            Ok(_) | Err(_) => Err(DatagramError::Malformed),
+        }
+    }
+
     /// Checks the signature, then decodes.
     ///
     /// # Errors
@@ -149,10 +168,7 @@ impl Unverified<'_> {
         if key.verify(Purpose::Datagram, cluster, self.signed, &self.signature).is_err() {
             return Err(DatagramError::Forged(self.sender));
         }
-        match postcard::take_from_bytes(self.body) {
-            Ok((message, [])) => Ok(message),
-            Ok(_) | Err(_) => Err(DatagramError::Malformed),
-        }
+        self.claims()
     }
 }
 
@@ -221,6 +237,8 @@ mod tests {
         let bytes = encode(&sender, &Message::Beacon(signed.clone()), &key, CLUSTER).unwrap();
         let read = parse(&bytes).unwrap();
         assert_eq!(read.sender, sender);
+        assert_eq!(encoded_bytes(&sender, &Message::Beacon(signed.clone())), bytes.len());
+        assert_eq!(read.claims(), Ok(Message::Beacon(signed.clone())));
         let Message::Beacon(got) = read.verify(&key.public(), CLUSTER).unwrap() else { panic!() };
         assert_eq!(got.verify(&key.public(), CLUSTER).unwrap(), beacon());
         for at in 0..bytes.len() {
@@ -252,7 +270,7 @@ mod tests {
             bytes.extend(body);
             let signature = key.sign(Purpose::Datagram, CLUSTER, &bytes);
             bytes.extend_from_slice(&signature);
-            let _ = parse(&bytes).map(|d| d.verify(&key.public(), CLUSTER));
+            let _ = parse(&bytes).map(|d| (d.claims(), d.verify(&key.public(), CLUSTER)));
         }
     }
 }
