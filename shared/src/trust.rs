@@ -1,4 +1,5 @@
-//! Whom a host may believe: the file `cluster.json` of the ConfigMap `coroner-trust`, mounted by agents and replicas.
+//! Whom a host may believe: the file `cluster.json` of the ConfigMap `coroner-trust`, mounted by agents and replicas;
+//! and who founds the group of replicas: the Secret `coroner-cluster`, which only replicas read.
 //!
 //! `coroner arbiter init` writes it; the leader rewrites it whenever members or their keys change. What changes later
 //! reaches a registered agent with its slice, so this file is needed for the first contact only.
@@ -42,6 +43,40 @@ pub struct TrustedReplica {
     pub key: Option<PublicKey>,
 }
 
+/// Key of the Secret that holds the founders.
+pub const FOUNDERS: &str = "founders.json";
+/// Key of the Secret that holds the CA's certificate.
+pub const CA_CERTIFICATE: &str = "ca.crt";
+/// Key of the Secret that holds the CA's key.
+pub const CA_KEY: &str = "ca.key";
+
+/// Who founds the group; written once by `coroner arbiter init`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Founders {
+    /// The installation.
+    pub cluster: ClusterId,
+    /// 1 or 3 members.
+    pub members: Vec<Founder>,
+}
+
+/// One founding member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Founder {
+    /// Its Raft id.
+    pub id: ReplicaId,
+    /// The node it runs on.
+    pub node: NodeName,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// Key of a member's mark in the Secret: its disk has been used, so an empty one is a lost one.
+pub fn mark_of(id: ReplicaId) -> String {
+    format!("used-{id}")
+}
+
 /// What is wrong with a trust file.
 #[derive(Debug, Error)]
 pub enum TrustError {
@@ -77,7 +112,11 @@ impl Trust {
         }
         let mut seen = BTreeSet::new();
         for replica in &trust.replicas {
-            for what in [format!("id {}", replica.id), format!("host {}", replica.host), format!("address {}", replica.address)] {
+            for what in [
+                format!("id {}", replica.id),
+                format!("host {}", replica.host),
+                format!("address {}", replica.address),
+            ] {
                 if !seen.insert(what.clone()) {
                     return Err(TrustError::Twice { what });
                 }
