@@ -250,8 +250,11 @@ pub enum FenceProof {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OffReadings {
-    /// The readings, oldest first, with the span since the first one.
+    /// The readings, oldest first, each with the span from the first one's answer to when this one was asked for.
     pub readings: Vec<(Span, PowerReading)>,
+    /// One more reading over the first session after the last one, where only that can show that the BMC did not
+    /// restart in between.
+    pub closing: Option<PowerReading>,
     /// Whether the reader knew this BMC as steady throughout.
     pub steady: bool,
     /// How a ForceOff sent before them was answered; `None`: none was sent.
@@ -260,9 +263,9 @@ pub struct OffReadings {
     pub member: String,
     /// The transform that matched, as pinned.
     pub transform: Transform,
-    /// Identity as read before the command and again after the last reading.
+    /// UUID of the member as the BMC gave it before the command (before the readings, where none was sent).
     pub identity_before: String,
-    /// Identity after the last reading.
+    /// UUID of the member as the BMC gave it after the last reading.
     pub identity_after: String,
     /// Whether the last reading came over a new session.
     pub last_over_new_session: bool,

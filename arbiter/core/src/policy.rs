@@ -166,12 +166,16 @@ pub struct Pin {
     pub machine: MachineId,
     /// From the BMC's value to the machine's.
     pub transform: Transform,
+    /// From `status.nodeInfo.systemUUID` to the machine's, as seen at enrolment.
+    pub system_transform: Transform,
     /// The Systems member.
     pub member: String,
     /// Secondary facts that may refuse: serial, manager UUID, TLS key.
     pub serial: Option<String>,
     /// `UUID` of the Manager.
     pub manager: Option<String>,
+    /// SHA-256 of the certificate's public key.
+    pub tls_key: Option<String>,
 }
 
 impl Rules {
