@@ -11,6 +11,7 @@
 //! * [`slice`]: what the arbiter tells an agent about its peers.
 //! * [`bmc`]: raw facts read from a BMC, before anybody judges them.
 //! * [`health`]: the health summary a beacon carries.
+//! * [`api`]: the JSON of the people's port.
 //! * [`wire`]: versioned datagrams and HTTP bodies, with their limits.
 //! * [`trust`]: whom a host may believe.
 //! * [`names`]: API group, taint, annotations, ports, metric names: spelt once.
@@ -37,6 +38,7 @@
 //! | release, return | letting Kubernetes restart the workloads; the way back |
 //! | refusal | a decision not to act, with its named reason; not an error |
 
+pub mod api;
 pub mod beacon;
 pub mod bmc;
 pub mod health;
