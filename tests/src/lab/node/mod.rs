@@ -1,0 +1,196 @@
+//! What runs as a machine: from the program that becomes one to the process number 1 that keeps its services alive.
+//!
+//! ```text
+//! coroner-lab machine SPEC        joins the machine's control group and network, leaves the host's other namespaces
+//!   coroner-lab node-init SPEC    number 1: own root (root.rs), containerd, images, CSI, kubelet (services.rs); reaps
+//! ```
+//!
+//! Both are plain single-threaded programs, because namespaces are left before the first thread starts. Their stdin is
+//! the leash: it ends when the lab's server does, and the machine with it, so that a killed server leaves no machine.
+
+mod enter;
+mod root;
+mod services;
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    process::Command,
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sched::{CloneFlags, setns, unshare},
+    sys::{
+        signal::{SigSet, Signal, kill},
+        signalfd::{SfdFlags, SignalFd},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+use serde::{Deserialize, Serialize};
+
+use self::services::Services;
+use super::cgroup::{Group, Layout};
+
+pub use self::enter::enter;
+
+/// How long a machine that is asked to end may take before it is simply gone.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// All that a machine knows about itself at power-on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Spec {
+    /// Node name and host name.
+    pub name: String,
+    /// Machine identity.
+    pub uuid: String,
+    /// Network namespace.
+    pub netns: String,
+    /// Control group.
+    pub cgroup: String,
+    /// Address of the data link.
+    pub address: String,
+    /// Range of its pods.
+    pub pod_range: String,
+    /// Its folder: `host`, `disk`, `log`, `pki`, `images`, `manifests`.
+    pub dir: PathBuf,
+    /// Folder of shared volumes.
+    pub volumes: PathBuf,
+    /// Folder of `kubelet` and `lab-csi`.
+    pub programs: PathBuf,
+    /// Folder of archives that every machine imports.
+    pub images: PathBuf,
+    /// The pods' sandbox image.
+    pub pause_image: String,
+    /// From power-on to the first service.
+    pub boot_delay_ms: u64,
+    /// What is kept from pods, so that the rest is what a machine of this lab has.
+    pub reserved_cpu_millis: u64,
+    /// As above, in MiB.
+    pub reserved_memory_mib: u64,
+}
+
+impl Spec {
+    /// Reads the file that the server wrote.
+    ///
+    /// # Errors
+    /// When it is not there or not a spec.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("understand {}", path.display()))
+    }
+}
+
+/// Becomes the machine of `spec_path` and returns when its life is over.
+///
+/// # Errors
+/// When a namespace cannot be entered or left. The machine is off then.
+pub fn run_machine(spec_path: &Path) -> Result<()> {
+    let spec = Spec::read(spec_path)?;
+    let layout = Layout::detect()?;
+    let group = Group::new(&layout, &spec.cgroup);
+    group.join(std::process::id()).with_context(|| format!("{}: enter its control group", spec.name))?;
+    let netns = Path::new("/run/netns").join(&spec.netns);
+    let netns = File::open(&netns).with_context(|| format!("open {}", netns.display()))?;
+    setns(netns, CloneFlags::CLONE_NEWNET).with_context(|| format!("{}: enter its network", spec.name))?;
+    let own = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWCGROUP;
+    unshare(own).with_context(|| format!("{}: leave the host's namespaces", spec.name))?;
+    if let Layout::V2(_) = layout {
+        // The root of the new namespace gives controllers to pods, so it may hold no process itself.
+        let leaf = Group::new(&layout, &format!("{}/init", spec.cgroup));
+        leaf.create()?;
+        leaf.join(std::process::id())?;
+    }
+    let mut init = Command::new("/proc/self/exe");
+    let status =
+        init.arg("node-init").arg(spec_path).status().with_context(|| format!("{}: start", spec.name))?;
+    eprintln!("{}: number 1 ended: {status}", spec.name);
+    Ok(())
+}
+
+/// Runs as number 1 of the machine until the leash ends or it is asked to.
+///
+/// # Errors
+/// When the machine cannot come up; what failed is in its log.
+pub fn run_init(spec_path: &Path) -> Result<()> {
+    ensure!(std::process::id() == 1, "node-init is number 1 of a machine; `coroner-lab machine` starts it");
+    let spec = Spec::read(spec_path)?;
+    let mut wanted = SigSet::empty();
+    wanted.add(Signal::SIGCHLD);
+    wanted.add(Signal::SIGTERM);
+    wanted.thread_block().context("block signals")?;
+    let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .context("take signals from a descriptor")?;
+    root::build(&spec).with_context(|| format!("{}: build its root", spec.name))?;
+    sleep(Duration::from_millis(spec.boot_delay_ms));
+    let mut services =
+        Services::start(&spec).with_context(|| format!("{}: start its services", spec.name))?;
+    let stdin = std::io::stdin();
+    loop {
+        reap(&mut services)?;
+        let mut watched =
+            [PollFd::new(signals.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut watched, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("wait for signals"),
+        }
+        let leash = watched[1].revents().unwrap_or(PollFlags::empty());
+        if !leash.is_empty() && stdin.lock().read(&mut [0; 64]).context("read the leash")? == 0 {
+            eprintln!("the lab's server is gone");
+            return Ok(());
+        }
+        while let Some(signal) = signals.read_signal().context("read a signal")? {
+            if signal.ssi_signo == Signal::SIGTERM as u32 {
+                return shut_down();
+            }
+        }
+    }
+}
+
+/// Takes every child that ended; a service among them is started again, as an init system would.
+fn reap(services: &mut Services) -> Result<()> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(()),
+            Ok(status) => {
+                if let Some(pid) = status.pid() {
+                    services.ended(pid.as_raw(), &format!("{status:?}"))?;
+                }
+            }
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("wait for children"),
+        }
+    }
+}
+
+/// The polite end: everybody is asked, and whoever stays goes with number 1.
+fn shut_down() -> Result<()> {
+    match kill(Pid::from_raw(-1), Signal::SIGTERM) {
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => return Err(error).context("ask everybody to end"),
+    }
+    let step = Duration::from_millis(20);
+    let mut waited = Duration::ZERO;
+    while waited < SHUTDOWN_GRACE {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Err(Errno::ECHILD) => break,
+            Ok(WaitStatus::StillAlive) => {
+                sleep(step);
+                waited += step;
+            }
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
