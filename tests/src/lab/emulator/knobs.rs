@@ -63,6 +63,8 @@ pub struct Knobs {
     pub session_full_status: u16,
     /// A session unused for this long is gone; ms.
     pub session_idle_ms: u64,
+    /// Whether sessions outlive a restart of the BMC, as where tokens are kept on flash.
+    pub sessions_survive: bool,
     /// Locks the account after some wrong passwords.
     pub lockout: Option<Lockout>,
 
@@ -325,6 +327,7 @@ impl Default for Knobs {
             session_limit: 8,
             session_full_status: 503,
             session_idle_ms: 300_000,
+            sessions_survive: false,
             lockout: None,
             connect: Connect::Serve,
             certificate: Certificate::Good,

@@ -155,7 +155,7 @@ impl Bmc {
 
     /// It is gone: no sessions, no connections, nothing listens.
     pub fn die(&self) {
-        self.lock().sessions.clear();
+        self.lock().forget();
         self.life.send_modify(|life| *life = Life { up: false, count: life.count + 1 });
     }
 
@@ -163,7 +163,7 @@ impl Bmc {
     pub fn live(&self, says_off: Duration) {
         {
             let mut inner = self.lock();
-            inner.sessions.clear();
+            inner.forget();
             inner.sessions.unlock();
             inner.started = boottime_ns();
         }
@@ -173,6 +173,17 @@ impl Bmc {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// What a BMC holds in its memory only is gone.
+    fn forget(&mut self) {
+        if !self.knobs.sessions_survive {
+            self.sessions.clear();
+        }
     }
 }
 
