@@ -45,7 +45,7 @@ need_packages() {
 
 # Another apt-get may be at work, on machines that have just started above all.
 apt_get() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=500 "$@" < /dev/null >&2
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=500 "$@" < /dev/null >&2
 }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 

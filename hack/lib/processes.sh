@@ -14,7 +14,8 @@ run='' logs='' process_lock=''
 # process_stat PID: sets $state (one letter) and $started; false when there is none.
 process_stat() {
   local stat fields
-  { stat=$(< "/proc/$1/stat"); } 2>/dev/null || return 1
+  # Not $(< file): where the file is missing, that ends the whole shell under set -e.
+  { read -r stat < "/proc/$1/stat"; } 2>/dev/null || return 1
   # The name in parentheses may hold anything; the fields after it do not.
   read -r -a fields <<< "${stat##*) }"
   state=${fields[0]:-} started=${fields[19]:-}
@@ -30,8 +31,9 @@ pid_of() {
   process_stat "$pid" && [ "$started" = "$recorded" ] || return 1
   # A zombie is dead; its parent may take seconds to notice.
   [[ $state != [ZX] ]] || return 1
-  { IFS= read -r -d '' argv0 < "/proc/$pid/cmdline"; } 2>/dev/null || return 1
-  [ "${argv0##*/}" = "$1" ]
+  { IFS= read -r -d '' argv0 < "/proc/$pid/cmdline"; } 2>/dev/null || true
+  # One that has just been killed has no command line any more, but still ports.
+  [ -z "$argv0" ] || [ "${argv0##*/}" = "$1" ]
 }
 
 # process_start NAME PROGRAM ARGS...
@@ -42,6 +44,7 @@ process_start() {
   env -i PATH="$PATH" HOME=/nonexistent setsid "$program" "$@" \
     >> "$logs/$name.log" 2>&1 < /dev/null {process_lock}>&- &
   pid=$!
+  disown "$pid" # else the shell reports its death, in its own words
   process_stat "$pid" || die "$name ended at once: see $logs/$name.log"
   printf '%s %s\n' "$pid" "$started" > "$run/$name.pid"
   # Until the shell that was forked has become the program, it has another name.

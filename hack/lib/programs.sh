@@ -48,7 +48,10 @@ programs_in_path() {
   for name in "${programs_needed[@]}"; do
     type -P "$name" > /dev/null || return 1
   done
-  same_version ""
+  same_version "" || {
+    note "not using the Kubernetes programs in PATH: they are not of one version, $programs_oldest or newer"
+    return 1
+  }
 }
 
 # kubernetes_version PROGRAM: v1.35.4

@@ -24,6 +24,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/mount-utils"
 )
@@ -31,6 +32,7 @@ import (
 // maxSocketPath is what sockaddr_un holds, less the closing zero byte.
 const maxSocketPath = 107
 
+// options is what the command line says.
 type options struct {
 	nodeID     string
 	volumes    string
@@ -136,13 +138,17 @@ func listen(path string) (net.Listener, error) {
 	return net.Listen("unix", path)
 }
 
-// logCall records each call and how it ended.
+// logCall records the calls that fail and those that change something.
 func logCall(ctx context.Context, request any, call *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	response, err := next(ctx, request)
+	switch request := request.(type) {
+	case *csi.NodePublishVolumeRequest:
+		log.Printf("publish %s on %s: %v", request.GetVolumeId(), request.GetTargetPath(), status.Code(err))
+	case *csi.NodeUnpublishVolumeRequest:
+		log.Printf("unpublish %s from %s: %v", request.GetVolumeId(), request.GetTargetPath(), status.Code(err))
+	}
 	if err != nil {
-		log.Printf("%s %v: %v", call.FullMethod, request, err)
-	} else {
-		log.Printf("%s %v", call.FullMethod, request)
+		log.Printf("%s: %v", call.FullMethod, err)
 	}
 	return response, err
 }
