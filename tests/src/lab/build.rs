@@ -112,6 +112,10 @@ fn spec(
         netns: names.netns(&machine.name),
         cgroup: names.cgroup_of(&machine.name),
         address: machine.address.to_string(),
+        gateway: plan.api_address.to_string(),
+        links: std::iter::once("eth0".to_owned())
+            .chain(machine.bmc_link_address.map(|_| "bmc0".to_owned()))
+            .collect(),
         pod_range: machine.pod_range.clone(),
         dir: names.machine_dir(&machine.name),
         volumes: names.volumes(),

@@ -398,7 +398,52 @@ fn is_init_of_a_machine(pid: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::process::ExitStatusExt, process::Command};
+
     use super::*;
+
+    /// The layouts that this host can show: its own, and the tree of a hybrid host, which has no controllers but can
+    /// freeze. None without root.
+    fn layouts() -> Vec<Layout> {
+        if !nix::unistd::geteuid().is_root() {
+            return Vec::new();
+        }
+        let hybrid = PathBuf::from("/sys/fs/cgroup/unified");
+        let tree = hybrid.join("cgroup.procs").exists().then_some(Layout::V2(hybrid));
+        Layout::detect().into_iter().chain(tree).collect()
+    }
+
+    #[test]
+    fn what_is_in_a_group_freezes_and_dies_with_it() {
+        for layout in layouts() {
+            let group = Group::new(&layout, &format!("coroner-lab-test-{}/n1", std::process::id()));
+            let inner = Group::new(&layout, &format!("{}/pod", group.path));
+            inner.create().unwrap();
+            let patience = Duration::from_secs(5);
+            assert!(!group.is_populated().unwrap(), "{layout:?}");
+
+            let mut victim = Command::new("sleep").arg("60").spawn().unwrap();
+            inner.join(victim.id()).unwrap();
+            assert_eq!(group.pids().unwrap(), [i32::try_from(victim.id()).unwrap()]);
+            assert_eq!(group.init().unwrap(), None);
+            group.freeze(patience).unwrap();
+            assert!(group.is_frozen().unwrap(), "{layout:?}");
+            group.thaw().unwrap();
+            assert!(!group.is_frozen().unwrap(), "{layout:?}");
+
+            // As a runtime that paused a container and a machine that hangs: both, at once.
+            inner.freeze(patience).unwrap();
+            group.freeze(patience).unwrap();
+            group.kill_all(patience).unwrap();
+            assert_eq!(victim.wait().unwrap().signal(), Some(9), "{layout:?}");
+            assert!(!group.is_populated().unwrap());
+
+            group.clear().unwrap();
+            assert!(inner.existing().is_empty() && !group.existing().is_empty());
+            Group::new(&layout, group.path.split('/').next().unwrap()).remove().unwrap();
+            assert!(group.existing().is_empty(), "{layout:?}");
+        }
+    }
 
     #[test]
     fn both_layouts_are_told_from_the_mounts() {

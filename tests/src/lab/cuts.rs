@@ -216,8 +216,10 @@ impl CutSet {
     /// When a cut names a machine that is not there.
     pub fn bmc_rules(&self, plan: &Plan) -> Result<String> {
         let mut rules = Rules::default();
-        for machine in &self.silent {
-            rules.port(machine, Direction::Both, "");
+        for machine in plan.machines.iter().filter(|machine| machine.bmc_link_address.is_some()) {
+            if self.silent.contains(&machine.name) {
+                rules.port(&machine.name, Direction::Both, "");
+            }
         }
         for cut in &self.cuts {
             let chance = chance(cut.loss);
@@ -368,11 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_machine_is_cut_from_both_networks() {
-        let set = CutSet { silent: BTreeSet::from(["n3".to_owned()]), cuts: Vec::new() };
+    fn a_silent_machine_is_cut_from_each_network_that_it_has() {
+        let silent = |name: &str| CutSet { silent: BTreeSet::from([name.to_owned()]), cuts: Vec::new() };
         let expected = ["iifname \"n3\" drop", "oifname \"n3\" drop"];
-        assert_eq!(rules_of(&set.hub_rules(&plan()).unwrap()), expected);
-        assert_eq!(rules_of(&set.bmc_rules(&plan()).unwrap()), expected);
+        assert_eq!(rules_of(&silent("n3").hub_rules(&plan()).unwrap()), expected);
+        assert_eq!(rules_of(&silent("n3").bmc_rules(&plan()).unwrap()), expected);
+        assert_eq!(rules_of(&silent("n4").hub_rules(&plan()).unwrap()).len(), 2);
+        assert!(rules_of(&silent("n4").bmc_rules(&plan()).unwrap()).is_empty());
     }
 
     #[test]

@@ -62,9 +62,9 @@ impl Lab {
     pub async fn up_to_stay(config: LabConfig, say: impl Fn(&str)) -> Result<Plan> {
         check_host()?;
         let server = Server::start(&config, false)?;
-        let mut lab = Self::wait_up(server, say).await?;
-        lab.server.child = None;
-        Ok(lab.plan.clone())
+        let Self { plan, mut server } = Self::wait_up(server, say).await?;
+        server.child = None;
+        Ok(plan)
     }
 
     async fn wait_up(mut server: Server, say: impl Fn(&str)) -> Result<Self> {
@@ -80,7 +80,12 @@ impl Lab {
             }
             match line.split_once(' ') {
                 Some(("progress", text)) => say(text),
-                Some(("failed", why)) => bail!("lab {} did not come up: {why}", server.names.lab),
+                Some(("failed", why)) => {
+                    bail!(
+                        "lab {} did not come up: {why} (artifacts of the configuration keep its logs)",
+                        server.names.lab
+                    )
+                }
                 Some(_) | None => {}
             }
         }

@@ -103,7 +103,10 @@ impl Machine {
         let result = self.start(&mut life, program);
         if result.is_err() {
             // Half a machine is no machine.
-            let _ = self.end(&mut life, json!({"cause": "power-on failed"}));
+            let _ = match life.boot_id {
+                Some(_) => self.end(&mut life, json!({"cause": "power-on failed"})),
+                None => self.hands.net.unplug(&self.plan),
+            };
         }
         result.with_context(|| format!("{}: switch on", self.plan.name))?;
         Ok(true)

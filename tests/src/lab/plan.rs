@@ -87,6 +87,8 @@ pub struct MachinePlan {
     pub mac: String,
     /// Range of its pods.
     pub pod_range: String,
+    /// Name of its BMC, as in the BMC's certificate.
+    pub bmc_name: String,
     /// Address of its BMC in the BMC network.
     pub bmc_address: Ipv4Addr,
     /// Address of its second link `bmc0`, for machines that have one.
@@ -197,6 +199,7 @@ impl Plan {
                 if config.replicas.is_empty() { first_of_rack } else { config.replicas.contains(&name) };
             machines.push(MachinePlan {
                 uuid: uuid_of(&config.name, &name),
+                bmc_name: format!("{name}.bmc.lab"),
                 name,
                 number,
                 rack: format!("r{rack}"),

@@ -37,7 +37,10 @@ use nix::{
 use serde::{Deserialize, Serialize};
 
 use self::services::Services;
-use super::cgroup::{Group, Layout};
+use super::{
+    cgroup::{Group, Layout},
+    shell::run_with_input,
+};
 
 pub use self::enter::enter;
 
@@ -57,6 +60,10 @@ pub struct Spec {
     pub cgroup: String,
     /// Address of the data link.
     pub address: String,
+    /// Where it sends what is for nobody on its link.
+    pub gateway: String,
+    /// Its network interfaces.
+    pub links: Vec<String>,
     /// Range of its pods.
     pub pod_range: String,
     /// Its folder: `host`, `disk`, `log`, `pki`, `images`, `manifests`.
@@ -133,7 +140,9 @@ pub fn run_init(spec_path: &Path) -> Result<()> {
     let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         .context("take signals from a descriptor")?;
     root::build(&spec).with_context(|| format!("{}: build its root", spec.name))?;
+    // While its firmware is at work, a machine is on and answers nobody.
     sleep(Duration::from_millis(spec.boot_delay_ms));
+    set_links_up(&spec).with_context(|| format!("{}: set its links up", spec.name))?;
     let mut services =
         Services::start(&spec).with_context(|| format!("{}: start its services", spec.name))?;
     let stdin = std::io::stdin();
@@ -156,6 +165,12 @@ pub fn run_init(spec_path: &Path) -> Result<()> {
             }
         }
     }
+}
+
+fn set_links_up(spec: &Spec) -> Result<()> {
+    let mut commands: String = spec.links.iter().map(|link| format!("link set {link} up\n")).collect();
+    commands.push_str(&format!("route add default via {}\n", spec.gateway));
+    run_with_input("ip", ["-batch", "-"], &commands).map(drop)
 }
 
 /// Takes every child that ended; a service among them is started again, as an init system would.
