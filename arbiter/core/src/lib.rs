@@ -21,7 +21,12 @@
 //! [`fence`] (one fencing as a state machine), [`explain`] (a record as sentences).
 
 pub mod command;
+pub mod fence;
+pub mod identity;
+pub mod last_read;
 pub mod phase;
 pub mod policy;
+pub mod proof;
 pub mod state;
+pub mod steady;
 pub mod view;

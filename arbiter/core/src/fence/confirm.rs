@@ -1,0 +1,155 @@
+//! The way from readings to a proof: three Offs, the last over a new session, identity once more, one more look.
+//!
+//! ```text
+//!   Off ... Off -> new session -> Off -> identify -> (old session: still Off, nothing restarted) -> last look -> Proven
+//!    ^                |            |        |                       |                                  |
+//!    +--- anything but Off, an error, a restart, a sign of life: the run begins anew <------------------+
+//! ```
+
+use coroner_shared::bmc::{CommandAnswer, Continuity};
+use coroner_shared::time::{Mono, Span};
+
+use super::{Ended, Ending, Fence, LOOK_AGE_MAX, Offs, Over, Proposed, Step};
+use crate::command::Command;
+use crate::phase::OffReadings;
+use crate::proof::{ProofNeeds, check_off_readings, required_span};
+
+/// Between readings right after a command: most machines are off within a second.
+const EAGER_POLL: Span = Span::from_ms(500);
+/// How long after a command that goes on.
+const EAGER_FOR: Span = Span::from_secs(15);
+/// Between readings otherwise.
+const CALM_POLL: Span = Span::from_secs(2);
+/// The longest gap between two Offs of one proof.
+const OFF_GAP_MAX: Span = Span::from_secs(5);
+/// The second session is opened so long before it is needed.
+const OPEN_AHEAD: Span = Span::from_secs(2);
+/// Whether the fence is still wanted is looked at this often while it only reads.
+const LOOK_EVERY: Span = Span::from_secs(5);
+
+impl Fence {
+    /// The next call while nothing is to be sent.
+    pub(super) fn confirm(&mut self, now: Mono) -> Step {
+        let looked = self.look.as_ref().is_some_and(|look| now.since(look.at) <= LOOK_EVERY);
+        let span = required_span(self.steady, self.command(), self.order.cached);
+        match &self.ending {
+            Ending::NotYet if !looked => Step::LastLook,
+            Ending::NotYet => match &self.offs {
+                None => self.read_or_wait(now, self.next_poll()),
+                Some(offs) => self.next_off(now, offs, offs.first + span),
+            },
+            Ending::Open => match &self.offs {
+                Some(offs) if now < offs.first + span => self.wait(now, offs.first + span),
+                Some(_) => Step::ReadPower(Over::New),
+                None => {
+                    self.restart_run();
+                    self.read_or_wait(now, self.next_poll())
+                }
+            },
+            Ending::Read(_) => Step::Identify(Over::New),
+            Ending::Identified { last, given } => {
+                if self.steady && !self.shows_reset_time(&last.reading.continuity) {
+                    return Step::ReadPower(Over::First);
+                }
+                let (last, given) = (last.clone(), given.clone());
+                self.ending = Ending::Closed { last, given, closing: None, at: now };
+                Step::LastLook
+            }
+            Ending::Closed { at, .. } => {
+                let at = *at;
+                let seen_since = self.look.as_ref().is_some_and(|look| look.at >= at);
+                if seen_since && self.look_is_fresh(now) { self.conclude(now) } else { Step::LastLook }
+            }
+        }
+    }
+
+    /// The next of the Offs before the last.
+    fn next_off(&self, now: Mono, offs: &Offs, end: Mono) -> Step {
+        let enough = offs.readings.len() >= 2;
+        if enough && now + OPEN_AHEAD >= end {
+            return Step::NewSession;
+        }
+        let half = Span::from_ms(end.since(offs.first).as_ms() / 2);
+        let next = offs.last + half.min(OFF_GAP_MAX);
+        if now >= next {
+            return Step::ReadPower(Over::First);
+        }
+        let ahead = end.back(OPEN_AHEAD);
+        self.wait(now, if enough { next.min(ahead) } else { next })
+    }
+
+    /// When to read a machine that is not off.
+    fn next_poll(&self) -> Mono {
+        let eager = self.attempt.as_ref().filter(|sending| sending.sent).map(|s| s.committed + EAGER_FOR);
+        match &self.newest {
+            None => Mono::default(),
+            Some(newest) if eager.is_some_and(|until| newest.asked < until) => newest.asked + EAGER_POLL,
+            Some(newest) => newest.asked + CALM_POLL,
+        }
+    }
+
+    /// How the command that these readings follow was answered.
+    fn command(&self) -> Option<&CommandAnswer> {
+        self.attempt.as_ref().filter(|sending| sending.sent).and_then(|sending| sending.answer.as_ref())
+    }
+
+    /// Whether a reading over the new session shows by itself that nothing restarted.
+    fn shows_reset_time(&self, last: &Continuity) -> bool {
+        let before = self.offs.as_ref().and_then(|offs| offs.readings.last());
+        before.is_some_and(|(_, before)| {
+            last.reset_time.is_some() && last.reset_time == before.continuity.reset_time
+        })
+    }
+
+    /// Everything is read: says so, if it passes.
+    fn conclude(&mut self, now: Mono) -> Step {
+        let Some(readings) = self.readings() else {
+            self.restart_run();
+            return self.wait(now, now + LOOK_AGE_MAX);
+        };
+        let needs = ProofNeeds {
+            pin: &self.order.pin,
+            machine: self.order.incarnation.machine,
+            cached: self.order.cached,
+            answer: self.command(),
+        };
+        if let Err(gap) = check_off_readings(&readings, &needs) {
+            self.restart_run();
+            self.trouble.why = Some(gap.to_string());
+            self.trouble.not_before = now + CALM_POLL;
+            return self.wait(now, self.trouble.not_before);
+        }
+        let readings = Box::new(readings);
+        if self.order.again {
+            let ended = Ended::OffAgain { readings };
+            self.trouble.ended = Some(ended.clone());
+            return Step::Ended(ended);
+        }
+        let (node, incident) = self.names();
+        let attempt = self.attempt.as_ref().map_or(self.order.last_attempt, |sending| sending.number);
+        let incarnation = self.order.incarnation.clone();
+        self.commit(Proposed::Proven, Command::Proven { node, incident, incarnation, attempt, readings })
+    }
+
+    fn readings(&self) -> Option<OffReadings> {
+        let (Ending::Closed { last, given, closing, .. }, Some(offs), Some(known)) =
+            (&self.ending, &self.offs, &self.identified)
+        else {
+            return None;
+        };
+        let mut readings = offs.readings.clone();
+        readings.push((last.asked.since(offs.first), last.reading.clone()));
+        Some(OffReadings {
+            readings,
+            closing: closing.as_deref().cloned(),
+            steady: self.steady,
+            command: self.command().cloned(),
+            member: self.order.pin.member.clone(),
+            transform: self.order.pin.transform,
+            identity_before: known.given.clone(),
+            identity_after: given.clone(),
+            last_over_new_session: true,
+            cached: self.order.cached,
+        })
+    }
+}

@@ -1,0 +1,464 @@
+//! Whose BMC is it? Judges the raw facts of one BMC against what is known of one node. Permits nothing by itself: only
+//! [`IdentityVerdict::Match`] lets a power command out, and every other answer is a refusal that shows both values.
+//!
+//! ```text
+//!   node:  SMBIOS UUID as its agent read it --+
+//!          nodeInfo.systemUUID ---------------+--> enrol, once, while the node is well --> Pin
+//!   BMC:   UUID of each Systems member -------+       all named byte orders                  |
+//!          serial, manager, TLS key ----------+                                              v
+//!   the same facts, at any later time -----------------------------------------------> check --> Match
+//!                                                     the pinned byte order only             Mismatch
+//!                                                                                            Ambiguous
+//!                                                                                            NoIdentity
+//! ```
+//!
+//! Why a pin and not a rule: SMBIOS changed the order of the first three fields with 2.6 (DSP0134, 7.2.1), Redfish
+//! gives whichever its firmware's authors read in the schema (DSP0268, ComputerSystem.UUID), and IPMI (2.0, 20.8 and
+//! 22.14) is sent in all orders there are. A match in *some* order would accept the BMC of another machine whose UUID
+//! is this one's mirror image.
+//!
+//! Deliberately absent: any choice by position or name of a member, any filter on how random a UUID looks (Dell's and
+//! HPE's spell words), any identity by serial number alone, and any way to pin anew: a pin ends with its binding.
+
+use std::collections::BTreeMap;
+
+use coroner_shared::bmc::{IdentityFacts, MemberFacts, MemberRead};
+use coroner_shared::id::NodeName;
+use coroner_shared::machine_id::{MachineId, NoIdentity, Transform};
+use thiserror::Error;
+
+use crate::policy::Pin;
+
+/// What is known of a node without asking its BMC.
+#[derive(Clone, Debug)]
+pub struct NodeSide<'a> {
+    /// Which node.
+    pub node: &'a NodeName,
+    /// SMBIOS UUID as its agent registered it, or why there is none.
+    pub machine: Result<MachineId, &'a str>,
+    /// `status.nodeInfo.systemUUID`, byte for byte.
+    pub system_uuid: &'a str,
+}
+
+/// Whether a BMC is the pinned machine's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdentityVerdict {
+    /// It is. The only answer that permits.
+    Match {
+        /// The Systems member, as pinned.
+        member: String,
+        /// The byte order, as pinned.
+        transform: Transform,
+        /// The member's UUID as the BMC gave it.
+        given: String,
+        /// Members that could not be read or have no usable UUID; shown, not judged.
+        notes: Vec<String>,
+    },
+    /// A usable identity, of another machine.
+    Mismatch {
+        /// What is pinned.
+        want: String,
+        /// What was found, and where.
+        got: String,
+    },
+    /// Right and wrong at once: only under another byte order, at two places, or with a secondary fact that changed.
+    Ambiguous {
+        /// What speaks against it, with both values.
+        why: String,
+    },
+    /// Nothing that identifies exactly one machine.
+    NoIdentity {
+        /// What is missing.
+        why: String,
+    },
+}
+
+/// Why a node is not fenceable through a BMC.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum NotEnrolled {
+    /// The agent found no usable SMBIOS UUID.
+    #[error("the node's own SMBIOS UUID identifies no machine: {why}")]
+    NodeWithout {
+        /// What the agent said.
+        why: String,
+    },
+    /// The kubelet's value identifies nothing.
+    #[error("nodeInfo.systemUUID {given:?} identifies no machine: {why}")]
+    SystemUuid {
+        /// As the kubelet gives it.
+        given: String,
+        /// Why not.
+        why: NoIdentity,
+    },
+    /// Agent and kubelet speak of different machines.
+    #[error(
+        "the agent reads SMBIOS UUID {agent}, nodeInfo.systemUUID is {kubelet}: no byte order makes them equal"
+    )]
+    NodeDisagrees {
+        /// The agent's value.
+        agent: MachineId,
+        /// The kubelet's value, as given.
+        kubelet: String,
+    },
+    /// Another node has this UUID, or one that is this one in another byte order.
+    #[error("UUID {machine} is not unique: node {other} has {theirs}, the same in byte order {transform}")]
+    NotUnique {
+        /// This node's.
+        machine: MachineId,
+        /// Whose it is, too.
+        other: NodeName,
+        /// Theirs.
+        theirs: MachineId,
+        /// In which order they are equal.
+        transform: Transform,
+    },
+    /// No member of the BMC has a usable UUID.
+    #[error("the BMC gives no usable UUID: {}", seen.join("; "))]
+    NoUsableMember {
+        /// Each member with what it gave.
+        seen: Vec<String>,
+    },
+    /// The BMC's values are other machines'.
+    #[error("the node's UUID is {node}, the BMC has: {}", seen.join("; "))]
+    NoMatch {
+        /// The node's.
+        node: MachineId,
+        /// Each member with what it gave.
+        seen: Vec<String>,
+    },
+    /// More than one member has the node's UUID.
+    #[error("{machine} is the UUID of more than one member: {}", members.join(", "))]
+    TwoMatches {
+        /// The node's.
+        machine: MachineId,
+        /// Their paths.
+        members: Vec<String>,
+    },
+}
+
+/// Finds the one member and byte order under which the BMC is this node's, and pins them. For a node that is well and
+/// has no pin yet.
+///
+/// `fleet`: the machines of all registered nodes; this node's own entry is passed over.
+///
+/// # Errors
+/// [`NotEnrolled`], with both values, wherever less than exactly one member is this machine.
+pub fn enrol(
+    node: &NodeSide<'_>,
+    facts: &IdentityFacts,
+    fleet: &BTreeMap<NodeName, MachineId>,
+) -> Result<Pin, NotEnrolled> {
+    let machine = node.machine.clone().map_err(|why| NotEnrolled::NodeWithout { why: why.to_owned() })?;
+    let system: MachineId = node
+        .system_uuid
+        .parse()
+        .map_err(|why| NotEnrolled::SystemUuid { given: node.system_uuid.to_owned(), why })?;
+    // The kubelet's text was seen upper-case and with the first three fields swapped, never reversed.
+    let system_transform = first_order(&TEXT_ORDERS, system, machine)
+        .ok_or_else(|| NotEnrolled::NodeDisagrees { agent: machine, kubelet: node.system_uuid.to_owned() })?;
+    if let Some((other, theirs, transform)) = twin(node.node, machine, fleet) {
+        return Err(NotEnrolled::NotUnique { machine, other, theirs, transform });
+    }
+    let seen = || facts.members.iter().map(describe).collect::<Vec<_>>();
+    let usable: Vec<(&MemberFacts, MachineId)> =
+        facts.members.iter().filter_map(|m| uuid_of(m).ok().map(|(_, uuid)| (m, uuid))).collect();
+    let alike: Vec<&MemberFacts> = usable
+        .iter()
+        .filter(|(_, uuid)| first_order(&Transform::ALL, *uuid, machine).is_some())
+        .map(|(member, _)| *member)
+        .collect();
+    let permitted = usable.iter().find_map(|(member, uuid)| {
+        first_order(orders_of(&member.path), *uuid, machine).map(|transform| (*member, transform))
+    });
+    match (permitted, alike.as_slice()) {
+        (Some((member, transform)), [_]) => Ok(Pin {
+            machine,
+            transform,
+            system_transform,
+            member: member.path.clone(),
+            serial: serial_of(member).map(str::to_owned),
+            manager: facts.manager_uuid.clone(),
+            tls_key: facts.tls_key_sha256.clone(),
+        }),
+        (_, [_, _, ..]) => Err(NotEnrolled::TwoMatches {
+            machine,
+            members: alike.iter().map(|member| member.path.clone()).collect(),
+        }),
+        (None, _) | (Some(_), []) if usable.is_empty() => Err(NotEnrolled::NoUsableMember { seen: seen() }),
+        (None, _) | (Some(_), []) => Err(NotEnrolled::NoMatch { node: machine, seen: seen() }),
+    }
+}
+
+/// Whether this BMC, now, is the pinned machine's, and the node still the one that was pinned. Only the pinned member
+/// and byte order can answer Match.
+pub fn check(
+    pin: &Pin,
+    node: &NodeSide<'_>,
+    facts: &IdentityFacts,
+    fleet: &BTreeMap<NodeName, MachineId>,
+) -> IdentityVerdict {
+    if let Some(refusal) = node_refuses(pin, node, fleet) {
+        return refusal;
+    }
+    let mut pinned = facts.members.iter().filter(|member| member.path == pin.member);
+    let (Some(member), None) = (pinned.next(), pinned.next()) else {
+        return pinned_member_lost(pin, facts);
+    };
+    let (given, uuid) = match uuid_of(member) {
+        Ok(found) => found,
+        Err(why) => return IdentityVerdict::NoIdentity { why: format!("{}: {why}", member.path) },
+    };
+    if pin.transform.apply(uuid.bytes()) != pin.machine.bytes() {
+        return not_the_pinned(pin, member, given, uuid);
+    }
+    if let Some(second) = second_match(pin, facts) {
+        return IdentityVerdict::Ambiguous {
+            why: format!("{} is the UUID of {} and of {second}", pin.machine, pin.member),
+        };
+    }
+    if let Some(why) = secondary_refuses(pin, member, facts) {
+        return IdentityVerdict::Ambiguous { why };
+    }
+    IdentityVerdict::Match {
+        member: pin.member.clone(),
+        transform: pin.transform,
+        given: given.to_owned(),
+        notes: facts.members.iter().filter(|m| uuid_of(m).is_err()).map(describe).collect(),
+    }
+}
+
+/// One verification: enrols where there is no pin yet, else checks the pin and gives back that same pin. Never
+/// another one.
+///
+/// # Errors
+/// Why the binding refuses, for people.
+pub fn verify(
+    pin: Option<&Pin>,
+    node: &NodeSide<'_>,
+    facts: &IdentityFacts,
+    fleet: &BTreeMap<NodeName, MachineId>,
+) -> Result<Pin, String> {
+    match pin {
+        None => enrol(node, facts, fleet).map_err(|why| why.to_string()),
+        Some(pin) => match check(pin, node, facts, fleet) {
+            IdentityVerdict::Match { .. } => Ok(pin.clone()),
+            refusal @ (IdentityVerdict::Mismatch { .. }
+            | IdentityVerdict::Ambiguous { .. }
+            | IdentityVerdict::NoIdentity { .. }) => Err(refusal.to_string()),
+        },
+    }
+}
+
+/// Whether a UUID as a BMC gave it is the pinned machine's under the pinned byte order.
+pub fn is_pinned(pin: &Pin, given: &str) -> bool {
+    given.parse::<MachineId>().is_ok_and(|uuid| pin.transform.apply(uuid.bytes()) == pin.machine.bytes())
+}
+
+// === impl IdentityVerdict ===
+
+impl IdentityVerdict {
+    /// Whether a power command may go out as far as identity is concerned.
+    pub fn is_match(&self) -> bool {
+        match self {
+            Self::Match { .. } => true,
+            Self::Mismatch { .. } | Self::Ambiguous { .. } | Self::NoIdentity { .. } => false,
+        }
+    }
+}
+
+impl std::fmt::Display for IdentityVerdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Match { member, transform, given, notes } => {
+                write!(f, "Match: {member} gives {given}, byte order {transform}")?;
+                notes.iter().try_for_each(|note| write!(f, "; {note}"))
+            }
+            Self::Mismatch { want, got } => write!(f, "Mismatch: pinned is {want}, found is {got}"),
+            Self::Ambiguous { why } => write!(f, "Ambiguous: {why}"),
+            Self::NoIdentity { why } => write!(f, "NoIdentity: {why}"),
+        }
+    }
+}
+
+// === helpers: the node's side ===
+
+/// Text forms of a UUID that people and Redfish write: as it stands, or with the first three fields swapped. A text
+/// that needs a full reversal is a tool's mistake; the raw bytes must be read instead.
+const TEXT_ORDERS: [Transform; 2] = [Transform::Rfc, Transform::Wire];
+
+/// What speaks against the node being the one that was pinned.
+fn node_refuses(
+    pin: &Pin,
+    node: &NodeSide<'_>,
+    fleet: &BTreeMap<NodeName, MachineId>,
+) -> Option<IdentityVerdict> {
+    let machine = match &node.machine {
+        Ok(machine) => *machine,
+        Err(why) => {
+            let why = format!("the node's own SMBIOS UUID: {why}; pinned is {}", pin.machine);
+            return Some(IdentityVerdict::NoIdentity { why });
+        }
+    };
+    if machine != pin.machine {
+        return Some(match first_order(&Transform::ALL, machine, pin.machine) {
+            Some(transform) => IdentityVerdict::Ambiguous {
+                why: format!(
+                    "the agent reads {machine}, pinned is {}: equal only in byte order {transform}",
+                    pin.machine
+                ),
+            },
+            None => IdentityVerdict::Mismatch {
+                want: pin.machine.to_string(),
+                got: format!("{machine} (the node's own SMBIOS UUID)"),
+            },
+        });
+    }
+    let same_system = node
+        .system_uuid
+        .parse::<MachineId>()
+        .is_ok_and(|uuid| pin.system_transform.apply(uuid.bytes()) == pin.machine.bytes());
+    if !same_system {
+        // The kubelet can write its own status, so a change there is a sign of trouble and never a reason to re-pin.
+        return Some(IdentityVerdict::Ambiguous {
+            why: format!(
+                "nodeInfo.systemUUID is {:?}, pinned is {} in byte order {}",
+                node.system_uuid, pin.machine, pin.system_transform
+            ),
+        });
+    }
+    twin(node.node, machine, fleet).map(|(other, theirs, transform)| IdentityVerdict::NoIdentity {
+        why: NotEnrolled::NotUnique { machine, other, theirs, transform }.to_string(),
+    })
+}
+
+/// Another node whose UUID is this one in any byte order.
+fn twin(
+    own: &NodeName,
+    machine: MachineId,
+    fleet: &BTreeMap<NodeName, MachineId>,
+) -> Option<(NodeName, MachineId, Transform)> {
+    fleet.iter().filter(|(name, _)| *name != own).find_map(|(name, theirs)| {
+        first_order(&Transform::ALL, *theirs, machine).map(|transform| (name.clone(), *theirs, transform))
+    })
+}
+
+/// The first of these byte orders that leads from one value to the other.
+fn first_order(orders: &[Transform], from: MachineId, to: MachineId) -> Option<Transform> {
+    orders.iter().copied().find(|transform| transform.apply(from.bytes()) == to.bytes())
+}
+
+// === helpers: the BMC's side ===
+
+/// Byte orders that a member may be pinned under. Redfish links begin with a slash and give text; any other path is
+/// the driver's name for 16 raw bytes (IPMI, *Get System GUID*).
+fn orders_of(path: &str) -> &'static [Transform] {
+    if path.starts_with('/') { &TEXT_ORDERS } else { &Transform::ALL }
+}
+
+/// The UUID of a member, as given and parsed; or why there is none.
+fn uuid_of(member: &MemberFacts) -> Result<(&str, MachineId), String> {
+    match &member.read {
+        MemberRead::Unreadable { why } => Err(format!("could not be read: {why}")),
+        MemberRead::Read { uuid: None, .. } => Err(NoIdentity::Missing.to_string()),
+        MemberRead::Read { uuid: Some(given), .. } => {
+            given.parse().map(|uuid| (given.as_str(), uuid)).map_err(|why: NoIdentity| why.to_string())
+        }
+    }
+}
+
+/// A serial number that somebody really wrote.
+fn serial_of(member: &MemberFacts) -> Option<&str> {
+    const NOBODY_WROTE: [&str; 9] = [
+        "to be filled by o.e.m.",
+        "default string",
+        "system serial number",
+        "not specified",
+        "not available",
+        "none",
+        "n/a",
+        "0123456789",
+        "123456789",
+    ];
+    match &member.read {
+        MemberRead::Unreadable { .. } => None,
+        MemberRead::Read { serial, .. } => {
+            let serial = serial.as_deref()?.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+            let constant = serial.chars().all(|c| c == '0') || serial.chars().all(|c| c == ' ' || c == '.');
+            (!constant && !NOBODY_WROTE.contains(&serial.to_ascii_lowercase().as_str())).then_some(serial)
+        }
+    }
+}
+
+/// One member with what it gave, for people.
+fn describe(member: &MemberFacts) -> String {
+    match uuid_of(member) {
+        Ok((given, _)) => format!("{} gives {given}", member.path),
+        Err(why) => format!("{}: {why}", member.path),
+    }
+}
+
+/// The pinned member's UUID is not the pinned one: another machine's, or this one's in a byte order never pinned.
+fn not_the_pinned(pin: &Pin, member: &MemberFacts, given: &str, uuid: MachineId) -> IdentityVerdict {
+    match first_order(&Transform::ALL, uuid, pin.machine) {
+        Some(other) => IdentityVerdict::Ambiguous {
+            why: format!(
+                "{} gives {given}, pinned is {} in byte order {}: equal only in byte order {other}",
+                member.path, pin.machine, pin.transform
+            ),
+        },
+        None => IdentityVerdict::Mismatch {
+            want: format!("{} at {} in byte order {}", pin.machine, pin.member, pin.transform),
+            got: format!("{given} at {}", member.path),
+        },
+    }
+}
+
+/// The pinned member is not listed, or listed twice.
+fn pinned_member_lost(pin: &Pin, facts: &IdentityFacts) -> IdentityVerdict {
+    let seen = facts.members.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let matches_elsewhere = facts.members.iter().any(|member| is_machine(pin, member));
+    let somebody = facts.members.iter().any(|member| uuid_of(member).is_ok());
+    match (matches_elsewhere, somebody) {
+        (true, _) => IdentityVerdict::Ambiguous {
+            why: format!("{} was pinned at {}, the BMC lists: {seen}", pin.machine, pin.member),
+        },
+        (false, true) => {
+            IdentityVerdict::Mismatch { want: format!("{} at {}", pin.machine, pin.member), got: seen }
+        }
+        (false, false) => IdentityVerdict::NoIdentity {
+            why: format!("{} is not listed; the BMC lists: {seen}", pin.member),
+        },
+    }
+}
+
+/// Whether a member has the pinned machine's UUID in any byte order.
+fn is_machine(pin: &Pin, member: &MemberFacts) -> bool {
+    uuid_of(member).is_ok_and(|(_, uuid)| first_order(&Transform::ALL, uuid, pin.machine).is_some())
+}
+
+/// Another member that has the machine's UUID.
+fn second_match<'a>(pin: &Pin, facts: &'a IdentityFacts) -> Option<&'a str> {
+    facts
+        .members
+        .iter()
+        .find(|member| member.path != pin.member && is_machine(pin, member))
+        .map(|member| member.path.as_str())
+}
+
+/// A secondary fact that changed. What was never pinned cannot refuse; a serial or manager that is not given now says
+/// nothing (some BMCs drop both while the machine is off), but a key that was pinned must be shown.
+fn secondary_refuses(pin: &Pin, member: &MemberFacts, facts: &IdentityFacts) -> Option<String> {
+    let changed = |name: &str, pinned: &Option<String>, now: Option<&str>| match (pinned, now) {
+        (Some(then), Some(now)) if then != now => Some(format!("{name} is {now:?}, pinned is {then:?}")),
+        (None, _) | (_, None) | (Some(_), Some(_)) => None,
+    };
+    changed("serial number", &pin.serial, serial_of(member))
+        .or_else(|| changed("manager UUID", &pin.manager, facts.manager_uuid.as_deref()))
+        .or_else(|| match (&pin.tls_key, facts.tls_key_sha256.as_deref()) {
+            (Some(then), None) => Some(format!("no TLS key was shown, pinned is {then}")),
+            (pinned, now) => changed("TLS key", pinned, now),
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! The last read before the taint is written: is what was proven still true, right now?
+//!
+//! ```text
+//!   FenceProof, its age --+
+//!   one fresh reading ----+--> judge --> Good           Command::ReleaseBegun
+//!   heard, Lease ---------+              On             Command::LastReadOn, a new attempt
+//!                                        Redo(why)      read as for a proof again (`FenceOrder::again`), then once more
+//!                                        Failed(why)    Command::LastReadFailed, pages after a minute
+//! ```
+//!
+//! Why at all: between a proof and the taint lies at least one commit, and sometimes an outage of the API server. A
+//! machine may have been powered on by a person or by its own restore policy in the meantime.
+
+use coroner_shared::bmc::{Power, PowerReading};
+use coroner_shared::time::Span;
+
+use crate::identity::is_pinned;
+use crate::phase::{FenceProof, OffReadings};
+use crate::policy::Pin;
+use crate::proof::{ProofNeeds, check_off_readings};
+
+/// The reading, and everything else looked at, is at most so old when the taint is written.
+pub const READ_AGE_MAX: Span = Span::from_secs(1);
+/// A proof older than this is made again first.
+pub const PROOF_AGE_MAX: Span = Span::from_secs(60);
+/// Where the BMC is not steady, the readings of a proof are made again and may be so old at the last read.
+pub const REPEATED_AGE_MAX: Span = Span::from_secs(10);
+
+/// What the last read looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct LastRead<'a> {
+    /// The committed proof.
+    pub proof: &'a FenceProof,
+    /// Readings made again since ([`crate::fence::Ended::OffAgain`]); they then stand for the proof's own.
+    pub again: Option<&'a OffReadings>,
+    /// Time since the last of those readings (the proof's, or those made again).
+    pub age: Span,
+    /// What the readings made again are judged by, and whose reading it is; `None`: no binding or no pin.
+    pub needs: Option<ProofNeeds<'a>>,
+    /// Whether this replica knows the BMC as steady now.
+    pub steady: bool,
+    /// One reading made for this, or why there is none.
+    pub reading: Result<&'a PowerReading, &'a str>,
+    /// Time since that reading was asked for.
+    pub reading_age: Span,
+    /// Whether a proof of life came since the proof.
+    pub heard: bool,
+    /// Whether the kubelet's Lease changed since the proof.
+    pub lease_moved: bool,
+}
+
+/// What the last read says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LastReadVerdict {
+    /// The release may begin, within [`READ_AGE_MAX`].
+    Good,
+    /// It is on.
+    On,
+    /// The proof is too old to be confirmed by one reading.
+    Redo(String),
+    /// It cannot be said.
+    Failed(String),
+}
+
+/// Judges the last read.
+pub fn judge(last: &LastRead<'_>) -> LastReadVerdict {
+    use LastReadVerdict::{Failed, On, Redo};
+    if last.heard {
+        return Failed("the node was heard since it was proven off".to_owned());
+    }
+    if last.lease_moved {
+        return Failed("the kubelet's Lease changed since the machine was proven off".to_owned());
+    }
+    let pin = last.needs.map(|needs| needs.pin);
+    let said = match of_this_machine(pin, last.reading) {
+        Ok(reading) => reading,
+        Err(why) => return Failed(why),
+    };
+    if said.is_some() && last.reading_age > READ_AGE_MAX {
+        return Failed(format!("the reading is {} old", last.reading_age));
+    }
+    match (last.proof, said.map(|reading| &reading.power)) {
+        (_, Some(Power::On)) => On,
+        (_, Some(other @ (Power::PoweringOn | Power::PoweringOff | Power::Paused | Power::Other(_)))) => {
+            Failed(format!("the power state is {other:?}"))
+        }
+        (FenceProof::PersonConfirmed { .. }, Some(Power::Off) | None) => LastReadVerdict::Good,
+        (FenceProof::BmcOff { .. }, None) => {
+            Failed(last.reading.err().unwrap_or("the BMC did not answer").to_owned())
+        }
+        (FenceProof::BmcOff { readings, .. }, Some(Power::Off)) => match (last.reading, last.needs) {
+            (Ok(reading), Some(needs)) => still_proven(last, readings, reading, &needs),
+            (Err(_), _) | (_, None) => Redo("no pin to judge the reading by".to_owned()),
+        },
+    }
+}
+
+// === helpers ===
+
+/// The reading, if there is one and it is not another machine's. A BMC that answers for another machine has nothing to
+/// say of this one, but whoever trusted it should look.
+fn of_this_machine<'a>(
+    pin: Option<&Pin>,
+    reading: Result<&'a PowerReading, &str>,
+) -> Result<Option<&'a PowerReading>, String> {
+    let Ok(reading) = reading else { return Ok(None) };
+    match (pin, &reading.uuid) {
+        (Some(pin), Some(given)) if !is_pinned(pin, given) => {
+            Err(format!("the BMC answers for {given:?}, pinned is {}", pin.machine))
+        }
+        (Some(_), Some(_) | None) | (None, _) => Ok(Some(reading)),
+    }
+}
+
+/// Whether one more Off confirms what was proven.
+fn still_proven(
+    last: &LastRead<'_>,
+    proven: &OffReadings,
+    reading: &PowerReading,
+    needs: &ProofNeeds<'_>,
+) -> LastReadVerdict {
+    use LastReadVerdict::{Good, Redo};
+    if last.proof.incarnation().machine != needs.pin.machine {
+        return LastReadVerdict::Failed(format!(
+            "the proof speaks of {}, pinned is {}",
+            last.proof.incarnation().machine,
+            needs.pin.machine
+        ));
+    }
+    if let Some(again) = last.again
+        && let Err(gap) = check_off_readings(again, needs)
+    {
+        return Redo(gap.to_string());
+    }
+    if last.age > PROOF_AGE_MAX {
+        return Redo(format!("the proof is {} old", last.age));
+    }
+    let newest = last.again.unwrap_or(proven);
+    if last.steady && unbroken(newest, reading) {
+        return Good;
+    }
+    match last.again {
+        Some(_) if last.age <= REPEATED_AGE_MAX => Good,
+        Some(_) => Redo(format!("the BMC is not steady and was read {} ago", last.age)),
+        None => Redo("the BMC was not steady since the proof".to_owned()),
+    }
+}
+
+/// Whether this reading shows that the BMC did not restart since a proof's readings.
+fn unbroken(proven: &OffReadings, reading: &PowerReading) -> bool {
+    let last = proven.readings.last().map(|(_, reading)| reading);
+    let before = proven.readings.iter().rev().nth(1).map(|(_, reading)| reading);
+    [last, before, proven.closing.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|then| reading.continuity.unbroken_since(&then.continuity))
+}
+
+#[cfg(test)]
+mod tests;
