@@ -223,6 +223,8 @@ impl Writers {
                 "name": "writer",
                 "image": WRITER_IMAGE,
                 "imagePullPolicy": "Never",
+                // The volume is a folder that root made.
+                "securityContext": { "runAsUser": 0, "runAsGroup": 0 },
                 "env": [
                     { "name": "WORKLOAD", "valueFrom": field("metadata.name") },
                     { "name": "MACHINE", "valueFrom": field("spec.nodeName") },

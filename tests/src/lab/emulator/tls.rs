@@ -18,6 +18,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
 
 use super::knobs::Certificate;
+use crate::lab::writer::boottime_ns;
 
 /// The CA of the lab.
 pub struct Authority {
@@ -49,7 +50,9 @@ impl Authority {
         let path = folder.join("ca.pem");
         if !path.exists() {
             let mut params = CertificateParams::default();
-            params.distinguished_name.push(DnType::CommonName, "Coroner lab CA");
+            // A name of its own: two CAs of one name would fail by their signature, not as unknown.
+            let name = format!("Coroner lab CA {:x}", boottime_ns());
+            params.distinguished_name.push(DnType::CommonName, name);
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
             let certificate = params.self_signed(&key).context("sign the CA")?;
