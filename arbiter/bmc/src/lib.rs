@@ -61,8 +61,8 @@ pub trait Bmc: Send {
     fn power_state<'a>(&'a mut self, member: &'a str) -> Answer<'a, PowerReading>;
 
     /// Sends `ForceOff` to the target that the member advertises, and nothing else, ever. The member's body must have
-    /// been read before by this driver; where the session or connection changed since, it is read once more and must
-    /// be the same.
+    /// been read before by this driver; where the session (with Basic: the connection) changed since, it is read once
+    /// more and must have the same UUID.
     ///
     /// `deadline` (1 ms to 10 s, longer is cut to 10 s) ends the attempt with its socket. `Err`: no command of ours is
     /// with the BMC. [`CommandAnswer::Unknown`]: there may be.

@@ -83,16 +83,18 @@ impl Redfish {
         }
     }
 
-    /// Makes sure that the member is what was read before, in this session or over this connection; else reads it
-    /// again, and it must say the same.
+    /// Makes sure that the member is what was read before, in this very session (with Basic: over this connection); else
+    /// reads it again, and it must say the same.
     async fn bind(&mut self, member: &str) -> Result<(), BmcError> {
         self.connect().await?;
         let not_read = || BmcError::NotRead { member: self.shown(member) };
         let known = self.members.get(member).cloned().ok_or_else(not_read)?;
         self.log_in().await?;
-        let connection = self.connection.as_ref().map(super::Connection::number);
-        let same_session = known.session.is_some() && known.session == self.session_number();
-        if same_session || connection == Some(known.connection) {
+        let same = match self.session_number() {
+            Some(session) => known.session == Some(session),
+            None => self.connection.as_ref().map(super::Connection::number) == Some(known.connection),
+        };
+        if same {
             return Ok(());
         }
         self.reread(member).await?;

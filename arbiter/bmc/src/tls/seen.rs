@@ -66,6 +66,11 @@ impl SeenCertificate {
         }
     }
 
+    /// ring takes RSA keys of 2048 to 8192 bits; below that no signature holds, whatever it is.
+    pub(crate) fn is_weak(&self) -> bool {
+        self.rsa_bits.is_some_and(|bits| bits < 2048)
+    }
+
     /// What tells one BMC from another: the key's hash, or the certificate's where the key cannot be read.
     pub(crate) fn identity(&self) -> &str {
         self.key_sha256.as_deref().unwrap_or(&self.certificate_sha256)

@@ -64,12 +64,10 @@ impl Verifier {
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 BmcError::WrongDate { expired: false, seen }
             }
-            // ring takes RSA keys of 2048 to 8192 bits; below that a signature "does not hold" whatever it is.
-            CertificateError::BadSignature if seen.rsa_bits.is_some_and(|bits| bits < 2048) => {
-                BmcError::TooOld { why: format!("{seen}") }
-            }
+            CertificateError::BadSignature if seen.is_weak() => BmcError::TooOld { why: format!("{seen}") },
             CertificateError::BadSignature => {
-                BmcError::BadCertificate { why: "a signature does not hold".to_owned(), seen }
+                let why = "the peer did not prove that it holds the certificate's key".to_owned();
+                BmcError::BadCertificate { why, seen }
             }
             other => BmcError::BadCertificate { why: explain_certificate(other), seen },
         }
@@ -111,7 +109,9 @@ impl ServerCertVerifier for Verifier {
         let seen = self.seen.get_or_init(|| SeenCertificate::of(end_entity));
         match &self.trust {
             CheckedTrust::Ca(verifier) => {
-                verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+                let outcome =
+                    verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+                outcome.map_err(|error| if seen.is_weak() { error } else { by_another_issuer(error) })
             }
             CheckedTrust::Pins(pins) if pins.iter().any(|pin| pin.matches(seen)) => {
                 Ok(ServerCertVerified::assertion())
@@ -179,6 +179,15 @@ impl Pin {
 
 // === helpers ===
 
+/// A chain whose signature does not hold ends at an authority that has the name of a known one, but another key: one
+/// that was made anew, mostly.
+fn by_another_issuer(error: Error) -> Error {
+    if error == Error::InvalidCertificate(CertificateError::BadSignature) {
+        return Error::InvalidCertificate(CertificateError::UnknownIssuer);
+    }
+    error
+}
+
 /// What a failed handshake means that did not fail on the certificate itself.
 #[expect(clippy::wildcard_enum_match_arm, reason = "rustls's enums are non-exhaustive")]
 fn explain_handshake(error: &Error) -> BmcError {
@@ -200,6 +209,10 @@ fn explain_certificate(error: &CertificateError) -> String {
         CertificateError::BadEncoding => "the certificate cannot be parsed".to_owned(),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "the certificate is not for servers".to_owned()
+        }
+        CertificateError::Other(what) if what.to_string().contains("CaUsedAsEndEntity") => {
+            "the certificate is an authority's own (CA:TRUE), as factories make them: pin its key instead"
+                .to_owned()
         }
         other => format!("certificate refused: {other}"),
     }
