@@ -82,6 +82,7 @@ link_programs() {
   for name in "${programs_needed[@]}"; do
     paths+=("$(type -P "$1$name")")
   done
+  ! type -P "$1lab-csi" > /dev/null || paths+=("$(type -P "$1lab-csi")")
   key=control-plane-found-$(cache_key "${paths[*]}" /dev/null)
   target=$(cache_dir)/$key
   if [ ! -e "$target" ]; then
@@ -123,6 +124,7 @@ need_our_go() {
 
 build_programs() {
   local key target
+  [[ ${CORONER_KEEP_GO_CACHE:-0} = [01] ]] || bad CORONER_KEEP_GO_CACHE "$CORONER_KEEP_GO_CACHE" "give 0 or 1"
   need_our_go
   key=$(programs_key "$(go_version)")
   target=$(cache_dir)/$key
@@ -146,19 +148,20 @@ compile_programs() {
     ln -s control-plane "$work/$name"
   done
   cache_done "$work" "$key"
-  forget_go_caches
   say "built in $((SECONDS - begin)) s: $(cache_dir)/$key"
+  forget_go_caches
 }
 
-# For programs that were found elsewhere: lab-csi alone, which takes less than a minute.
+# For programs that were found elsewhere: lab-csi alone, which takes about a minute.
 build_lab_csi() {
   local work
   need_our_go
-  say "building lab-csi: once, about half a minute"
+  say "building lab-csi: once, about a minute"
   cache_lock control-plane
   work=$(cache_work control-plane)
   go_environment
   go_build "$work" "-s -w" ./lab-csi
+  chmod go+rx "$work/lab-csi"
   mv "$work/lab-csi" "$programs/lab-csi"
   rmdir "$work"
   forget_go_caches
@@ -184,11 +187,14 @@ go_environment() {
 # CORONER_KEEP_GO_CACHE=1 is for whoever works on these programs: a second
 # build then takes seconds.
 forget_go_caches() {
-  case ${CORONER_KEEP_GO_CACHE:-0} in
-    0) rm -rf "${go_caches[@]}"; rmdir "$(cache_dir)/go" 2>/dev/null || true ;;
-    1) ;;
-    *) bad CORONER_KEEP_GO_CACHE "$CORONER_KEEP_GO_CACHE" "give 0 or 1" ;;
-  esac
+  local trash
+  [ "${CORONER_KEEP_GO_CACHE:-0}" != 1 ] && [ ${#go_caches[@]} -gt 0 ] || return 0
+  # Away first, in one step: Go would trust a module that is half deleted.
+  trash=$(mktemp -d "$(cache_dir)/.control-plane.XXXXXX")
+  mv "${go_caches[@]}" "$trash/"
+  rmdir "$(cache_dir)/go" 2>/dev/null || true
+  note "removing the compiler's caches"
+  rm -rf "$trash"
 }
 
 # What `kubectl version` and the Node objects show comes from the linker.
@@ -204,21 +210,21 @@ linker_flags() {
 
 # go_build WORK LINKER_FLAGS PACKAGE...: into WORK. go_environment comes first.
 go_build() {
-  local work=$1 flags=$2 total log pid
-  shift 2
+  local flags=$2 total log
+  build_work=$1 build_pid=
   log=$(cache_dir)/control-plane.log
+  shift 2
   : > "$log"
+  trap 'kill $build_pid 2>/dev/null; rm -rf "$build_work"' EXIT
   note "fetching the modules"
   total=$(go -C "$programs_module" list -deps "$@" 2>> "$log" | wc -l) || build_failed "$log"
   # -v names each package when its turn comes.
   # The descriptor is closed for it: Go leaves a helper behind for a moment, which must not hold our lock.
   # shellcheck disable=SC2154  # cache_lock sets it
-  go -C "$programs_module" build -v "${programs_build_flags[@]}" -ldflags="$flags" -o "$work/" "$@" \
+  go -C "$programs_module" build -v "${programs_build_flags[@]}" -ldflags="$flags" -o "$build_work/" "$@" \
     >> "$log" 2>&1 {cache_lock_fd}>&- &
-  pid=$!
-  # shellcheck disable=SC2064  # the present values are meant
-  trap "kill $pid 2>/dev/null; rm -rf '$work'" EXIT
-  progress "$pid" count_packages "$log" "$total" || build_failed "$log"
+  build_pid=$!
+  progress "$build_pid" count_packages "$log" "$total" || build_failed "$log"
   trap - EXIT
 }
 
