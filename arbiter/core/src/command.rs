@@ -53,6 +53,11 @@ pub enum Command {
         /// Highest level it knows.
         level: u32,
     },
+    /// A replica left the group (`coroner arbiter replace`): it is asked no more which levels it knows.
+    ReplicaGone {
+        /// Which replica.
+        replica: ReplicaId,
+    },
 
     // --- facts, as commands of the leader ---
     /// What the Node object says. Sent whenever any of it changes.
@@ -93,6 +98,17 @@ pub enum Command {
         result: Result<Pin, String>,
     },
 
+    /// A person says that the machine or its board was changed on purpose: the pin is forgotten, and the next good
+    /// verification enrols anew.
+    Repin {
+        /// Whose.
+        node: NodeName,
+        /// Who.
+        who: String,
+        /// Why.
+        why: String,
+    },
+
     // --- agents ---
     /// A host registered its key with a reviewed token, or a known key registered a boot.
     Register {
@@ -111,6 +127,13 @@ pub enum Command {
         /// Whether a token was reviewed for this; without one only the committed key may register.
         by_token: bool,
     },
+    /// An older key of the same boot was silent for 60 s: it speaks for the host no longer.
+    OldKeySilent {
+        /// Whose.
+        node: NodeName,
+        /// Which key.
+        key: PublicKey,
+    },
     /// A planned silence.
     Goodbye {
         /// Who.
@@ -120,7 +143,8 @@ pub enum Command {
         /// What is planned.
         kind: GoodbyeKind,
     },
-    /// A proof of life that matters to an open incident, or the first one of a node.
+    /// A proof of life that matters: to an open incident, to a standing goodbye, to a `WouldCondemn` that was said, to
+    /// `silent_before_enforce` or `in_storm`.
     Heard {
         /// Who.
         node: NodeName,

@@ -20,13 +20,19 @@
 //! door into a decision), [`brake`] (limits), [`jobs`] (the only source of work), [`identity`] (whose BMC is it),
 //! [`fence`] (one fencing as a state machine), [`explain`] (a record as sentences).
 
+pub mod brake;
 pub mod command;
+pub mod control_plane;
+pub mod domain;
+pub mod evidence;
 pub mod fence;
 pub mod identity;
 pub mod last_read;
+pub mod permit;
 pub mod phase;
 pub mod policy;
 pub mod proof;
 pub mod state;
 pub mod steady;
 pub mod view;
+pub mod words;

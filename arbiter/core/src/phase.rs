@@ -47,6 +47,8 @@ pub enum Phase {
         proof: FenceProof,
         /// Set when this ends a re-fence.
         released: Option<Released>,
+        /// Why the release waits, once a last read could not be made.
+        last_read_failed: Option<LastReadFailed>,
     },
     /// The release is being written.
     Releasing {
@@ -65,6 +67,8 @@ pub enum Phase {
         proof: FenceProof,
         /// What the Node was like, and what must go.
         released: Released,
+        /// Log time since when the BMC has said On; shown as `Booting`, later as `OnButUnknown`.
+        on_since: Option<Mono>,
     },
     /// A new boot of the pinned machine was seen.
     Returning {
@@ -74,6 +78,10 @@ pub enum Phase {
         boot: BootId,
         /// Set when our taint stands and must be taken away.
         released: Option<Released>,
+        /// Log time at which taint and annotation were read back as gone; the margin before uncordoning runs from here.
+        taint_removed: Option<Mono>,
+        /// Who ordered the return without waiting for Ready and leftovers (`coroner return`).
+        waived: Option<String>,
     },
 }
 
@@ -194,8 +202,21 @@ pub struct Intent {
     pub progress: Mono,
     /// Why it makes no progress, if so: it pages and has given its slots back.
     pub stalled: Option<String>,
-    /// Attempts committed so far.
+    /// Number of the last attempt committed. Numbers rise over the whole incident, so that a result that comes late
+    /// can never be taken for one of a later intent.
     pub attempts: u32,
+    /// No command may be sent for it: a machine found off on a BMC that is not steady, or a pause.
+    pub read_only: bool,
+}
+
+/// A last read that could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LastReadFailed {
+    /// Log time of the first failure; a minute later it pages.
+    pub since: Mono,
+    /// Why, for people; of the newest failure.
+    pub why: String,
 }
 
 /// One committed sending of a power command.
@@ -216,15 +237,15 @@ pub struct Attempt {
     pub answer: Option<CommandAnswer>,
     /// Whether the machine was read On just before: such an attempt turned it off by our hand.
     pub was_on: bool,
-    /// Log time since when the node has been heard again with the same boot id.
-    pub heard_since: Option<Mono>,
 }
 
-/// Committed certainty that a machine is off: a closed set. Only `apply` makes one.
+/// Committed certainty that a machine is off: a closed set. Only `apply` makes one: outside of this crate a variant can
+/// be read and not built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum FenceProof {
-    /// The BMC of the right machine said Off, by the table of `fence`.
+    /// The BMC of the right machine said Off, by the table of `proof`.
+    #[non_exhaustive]
     BmcOff {
         /// The machine, its boot and Node that the proof speaks of.
         incarnation: coroner_shared::id::Incarnation,
@@ -234,6 +255,7 @@ pub enum FenceProof {
         at: Mono,
     },
     /// A person confirmed it, bound to incident, Node and boot.
+    #[non_exhaustive]
     PersonConfirmed {
         /// The machine, its boot and Node that the proof speaks of.
         incarnation: coroner_shared::id::Incarnation,
@@ -318,6 +340,17 @@ impl Phase {
         }
     }
 
+    /// Whether our taint stands or is being written: such a node observes nobody.
+    pub fn out_of_service(&self) -> bool {
+        match self {
+            Self::Alive | Self::Held { .. } | Self::Condemned { .. } => false,
+            Self::Releasing { .. } | Self::Released { .. } => true,
+            Self::Fencing { released, .. }
+            | Self::ProvenOff { released, .. }
+            | Self::Returning { released, .. } => released.is_some(),
+        }
+    }
+
     /// The phase's name as shown everywhere.
     pub fn name(&self) -> &'static str {
         match self {
@@ -345,6 +378,68 @@ impl FenceProof {
     pub fn at(&self) -> Mono {
         match self {
             Self::BmcOff { at, .. } | Self::PersonConfirmed { at, .. } => *at,
+        }
+    }
+}
+
+impl HeldReason {
+    /// The reason as one stable word, without its details.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::TooFewObservers => "TooFewObservers",
+            Self::HostAnswersOnly => "HostAnswersOnly",
+            Self::NetworkPartial => "NetworkPartial",
+            Self::DomainDown => "DomainDown",
+            Self::BmcSilent => "BmcSilent",
+            Self::BmcNetworkSilent => "BmcNetworkSilent",
+            Self::BmcUnclear(_) => "BmcUnclear",
+            Self::ApiUnreadable => "ApiUnreadable",
+            Self::KubeletAlive => "KubeletAlive",
+            Self::ArbiterBlind => "ArbiterBlind",
+            Self::NotSeenYet => "NotSeenYet",
+            Self::TwoNodes => "TwoNodes",
+            Self::Paused { .. } => "Paused",
+            Self::Brake(brake) => brake.word(),
+            Self::SilentBeforeEnforce => "SilentBeforeEnforce",
+            Self::Observe => "Observe",
+            Self::PolicyConflict(_) => "PolicyConflict",
+            Self::Excluded => "Excluded",
+            Self::Goodbye(_) => "Goodbye",
+            Self::NotFenceable(_) => "NotFenceable",
+            Self::Identity(_) => "Identity",
+            Self::FoundOnAgain => "FoundOnAgain",
+            Self::MachineChanged { .. } => "MachineChanged",
+            Self::Duplicate => "Duplicate",
+            Self::Disputed => "Disputed",
+        }
+    }
+}
+
+impl Brake {
+    /// The brake as one stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InFlight => "InFlight",
+            Self::PerDomain => "PerDomain",
+            Self::PerDomain10m => "PerDomain10m",
+            Self::Budget => "Budget",
+            Self::Floor => "Floor",
+            Self::Pace => "Pace",
+            Self::Storm => "Storm",
+            Self::ControlPlane => "ControlPlane",
+            Self::ArbiterHosts => "ArbiterHosts",
+            Self::RepeatOffender => "RepeatOffender",
+        }
+    }
+}
+
+impl EvidenceClass {
+    /// The class as one stable word, without its details.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::FoundOff => "FoundOff",
+            Self::HostSilentBmcOn => "HostSilentBmcOn",
+            Self::Ordered { .. } => "Ordered",
         }
     }
 }

@@ -1,5 +1,10 @@
 //! What operators allow: policies and bindings, already checked, as the log holds them. The Kubernetes types and
 //! their parsing are at the edge (`coroner-arbiter`, `k8s/`).
+//!
+//! [`select`] says which policy speaks for a node, [`check`] refuses what cannot be meant.
+
+pub mod check;
+pub mod select;
 
 use std::collections::BTreeMap;
 

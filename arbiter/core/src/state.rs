@@ -8,15 +8,19 @@ use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::id::{BootId, Incarnation, IncidentId, NodeName, NodeUid, ReplicaId};
 use coroner_shared::keys::PublicKey;
 use coroner_shared::machine_id::MachineId;
-use coroner_shared::time::Mono;
+use coroner_shared::time::{Mono, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::command::NodeFacts;
-use crate::phase::{EvidenceClass, HeldReason, Phase};
+use crate::evidence::Evidence;
+use crate::phase::{Attempt, EvidenceClass, HeldReason, Phase};
 use crate::policy::{Binding, Policy};
 
+/// The level of the rules that a fresh group begins with.
+pub const FIRST_LEVEL: u32 = 1;
+
 /// The state of the arbiter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct State {
     /// Level of the rules in force.
@@ -67,6 +71,8 @@ pub struct Node {
     pub deaths: VecDeque<Mono>,
     /// `RepeatOffender` until a person clears it.
     pub repeat_offender: bool,
+    /// Whether, and since when, a policy in Enforce speaks for it.
+    pub enforced: Enforced,
     /// Silent already when its policy became Enforce, until heard or cleared.
     pub silent_before_enforce: bool,
     /// Caught in a storm: held until heard, found off or ordered.
@@ -77,8 +83,31 @@ pub struct Node {
     pub domain_before: Option<(String, Mono)>,
     /// In Observe: the boot for which `WouldCondemn` was already said.
     pub would_condemn_said: Option<BootId>,
-    /// Findings that a page was given for.
+    /// Log time since when its Node has been Ready without a break and under the same boot id.
+    pub ready_since: Option<Mono>,
+    /// Log time since when the boot under incident has been heard, while it is; ended by `SilentAgain`.
+    pub heard_since: Option<Mono>,
+    /// Log time at which the boot under incident was last heard, never earlier than it really was.
+    pub heard: Option<Mono>,
+    /// Log time at which the kubelet's Lease was last seen to change during the open incident.
+    pub lease_moved: Option<Mono>,
+    /// Standing conditions that a page was given for, with its log time; forgotten when the condition ends.
     pub paged: BTreeMap<String, Mono>,
+    /// Things that happened once and still are to be paged, by word.
+    pub alarms: BTreeMap<String, String>,
+}
+
+/// Since when a policy in Enforce speaks for a node: a silence that began before is `SilentBeforeEnforce`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Enforced {
+    /// None does.
+    #[default]
+    Observe,
+    /// Since this log time.
+    Since(Mono),
+    /// One does, and a person said that the silence may be acted on although it began before.
+    Cleared,
 }
 
 /// A registered host.
@@ -155,12 +184,30 @@ pub struct Incident {
     pub held: Option<HeldReason>,
     /// Only said, in Observe.
     pub observed: bool,
-    /// Policy hash that binds it, once condemned.
+    /// Name and hash of the policy that binds it, once condemned.
     pub policy: Option<(String, String)>,
+    /// That policy as it was then; kept while the incident is open, since a later change can only stop it.
+    pub terms: Option<Box<Policy>>,
     /// Failure domain that counts for it, once condemned.
     pub domain: String,
     /// Digest of the evidence it was decided on.
     pub evidence: Option<String>,
+    /// That evidence: what `explain` judges again.
+    pub record: Option<Box<Evidence>>,
+    /// The newest attempt of the incident, whatever came after: what the deadline of a return runs from.
+    pub last_attempt: Option<Attempt>,
+    /// Whether an attempt went out to a machine that was read On.
+    pub sent_while_on: bool,
+    /// How it was proven: `BmcOff`, or `PersonConfirmed by <who>`.
+    pub proven_by: Option<String>,
+    /// Log time of the condemnation (or of a person's confirmation from a hold).
+    pub decided: Option<Mono>,
+    /// Log time of the newest proof.
+    pub proven: Option<Mono>,
+    /// Log time at which the taint was seen.
+    pub tainted: Option<Mono>,
+    /// Our taint was found on a Node of which this group knows nothing.
+    pub orphaned: bool,
     /// Whether an attempt of ours turned the machine from On to Off.
     pub turned_off_by_us: bool,
     /// Whether power-on was tried (one per incident).
@@ -173,8 +220,8 @@ pub struct Incident {
     pub opened: Mono,
     /// Log time at which it was closed, and how.
     pub closed: Option<(Mono, String)>,
-    /// What the node waits for now, for people.
-    pub waiting_for: Option<String>,
+    /// Entry of the log that last changed it: what its Incident resource is a copy of.
+    pub version: u64,
 }
 
 /// A line of a timeline.
@@ -195,12 +242,97 @@ pub struct Moment {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BrakeBook {
-    /// Intents of the rolling budget, log times.
-    pub intents: VecDeque<Mono>,
-    /// Decisions on each domain within 10 minutes, log times.
-    pub by_domain: BTreeMap<String, VecDeque<Mono>>,
+    /// How much of the rolling budget is used, as the time that refills it, counted at `spent_at`: each intent adds one
+    /// `budget_refill`, and it runs down with log time.
+    pub spent: Span,
+    /// Log time at which `spent` was counted.
+    pub spent_at: Mono,
+    /// Decisions on each domain within 10 minutes: log times, and which incident (it does not count against itself).
+    pub by_domain: BTreeMap<String, VecDeque<(Mono, IncidentId)>>,
     /// The last decision.
     pub last_decision: Option<Mono>,
     /// Since when a storm is on, and when it was last seen.
     pub storm: Option<(Mono, Mono)>,
+}
+
+// === impl State ===
+
+impl Default for State {
+    /// The state of a group that has applied nothing.
+    fn default() -> Self {
+        Self {
+            level: FIRST_LEVEL,
+            applied: 0,
+            now: Mono::default(),
+            nodes: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            bindings: BTreeMap::new(),
+            incidents: BTreeMap::new(),
+            replicas: BTreeMap::new(),
+            pause: None,
+            brakes: BrakeBook::default(),
+            evidence_chain: String::new(),
+            membership: 0,
+            acts: VecDeque::new(),
+        }
+    }
+}
+
+impl State {
+    /// N of the brakes: all registered members, whatever their phase.
+    pub fn members(&self) -> u32 {
+        u32::try_from(self.nodes.values().filter(|n| n.member.is_some()).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The open incident of a node.
+    pub fn open_incident(&self, node: &NodeName) -> Option<(&IncidentId, &Incident)> {
+        let id = self.nodes.get(node)?.phase.incident()?;
+        self.incidents.get_key_value(id)
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    /// A node of which nothing is known but its name; its host stands for its failure domain.
+    pub fn new(name: &NodeName, now: Mono) -> Self {
+        Self {
+            facts: None,
+            member: None,
+            phase: Phase::Alive,
+            phase_since: now,
+            goodbye: None,
+            pause: None,
+            deaths: VecDeque::new(),
+            repeat_offender: false,
+            enforced: Enforced::Observe,
+            silent_before_enforce: false,
+            in_storm: false,
+            domain: crate::domain::of_host(name),
+            domain_before: None,
+            would_condemn_said: None,
+            ready_since: None,
+            heard_since: None,
+            heard: None,
+            lease_moved: None,
+            paged: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+        }
+    }
+
+    /// The life that its registration speaks of, where the host has an identity.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        let member = self.member.as_ref()?;
+        let machine = *member.machine.as_ref().ok()?;
+        Some(Incarnation { node: member.uid.clone(), machine, boot: member.boot })
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    /// Whether the registered boot is over: the kubelet speaks of a newer one, and the agent has not registered it.
+    pub fn boot_is_over(&self) -> bool {
+        self.left_boots.contains(&self.boot)
+    }
 }

@@ -1,0 +1,113 @@
+//! Reasons as clauses about a node, and what the operator can do: said alike by refusals, pages, status and resources.
+
+use crate::phase::{Brake, HeldReason};
+
+const CONFIRM: &str = "Look at the machine; if it is off, say so with `coroner confirm-off`.";
+const WAIT: &str = "Nothing needs to be done; it is decided as soon as enough is known.";
+const BINDING: &str = "Correct its MachineBinding and see `coroner verify-bmc`.";
+
+/// A brake, as a clause.
+pub fn brake(brake: Brake) -> &'static str {
+    match brake {
+        Brake::InFlight => "as many nodes as allowed are being fenced already",
+        Brake::PerDomain => "another node of its failure domain is being fenced",
+        Brake::PerDomain10m => "its failure domain lost as many nodes within 10 minutes as may be acted on",
+        Brake::Budget => "the rolling budget of fences is used up",
+        Brake::Floor => "as many machines as allowed are down by our hand",
+        Brake::Pace => "the last decision was just now",
+        Brake::Storm => "many nodes fell silent at once, and only machines found off are acted on",
+        Brake::ControlPlane => {
+            "its loss, or a second one of the control plane in flight, could cost etcd its quorum"
+        }
+        Brake::ArbiterHosts => {
+            "another host of a replica is down, and a second one could cost the arbiter its quorum"
+        }
+        Brake::RepeatOffender => "it died too often within 24 hours",
+    }
+}
+
+/// What the operator can do about a brake.
+pub fn brake_advice(brake: Brake) -> &'static str {
+    match brake {
+        Brake::InFlight => "Wait, or raise `brakes.inFlight` of every FencingPolicy in Enforce.",
+        Brake::PerDomain | Brake::PerDomain10m => {
+            "Check what the domain has in common (power, switch)."
+        }
+        Brake::Budget => "Wait for its refill, or find out why so many nodes die.",
+        Brake::Floor => "Bring fenced machines back, or raise `brakes.floor`.",
+        Brake::Pace => "Nothing needs to be done.",
+        Brake::Storm => "Look at the network; order single nodes with `coroner fence` once it has calmed.",
+        Brake::ControlPlane => "Repair the other voters first.",
+        Brake::ArbiterHosts => "Repair that host first, or order this one with `coroner fence`.",
+        Brake::RepeatOffender => "Find out why, then clear it with `coroner clear-held`.",
+    }
+}
+
+/// A reason to hold, as a clause about the node.
+pub fn hold(why: &HeldReason) -> String {
+    let clause = match why {
+        HeldReason::TooFewObservers => "too few observers can tell whether it is silent",
+        HeldReason::HostAnswersOnly => "its kernel answers, but neither agent nor kubelet does",
+        HeldReason::NetworkPartial => "the network is torn: many nodes are heard by some and not by others",
+        HeldReason::DomainDown => "a large part of its failure domain fell silent together",
+        HeldReason::BmcSilent => "neither it nor its BMC answers, while a BMC beside it does",
+        HeldReason::BmcNetworkSilent => "neither it nor any BMC of its network answers",
+        HeldReason::BmcUnclear(what) => return format!("its BMC says neither On nor Off: {what}"),
+        HeldReason::ApiUnreadable => "the API server cannot be read, so its kubelet cannot speak",
+        HeldReason::KubeletAlive => "its kubelet renews its Lease: only our agent is silent",
+        HeldReason::ArbiterBlind => "the silence of many nodes is unexplained: the arbiter may be cut off",
+        HeldReason::NotSeenYet => "it was not heard since the arbiter started",
+        HeldReason::TwoNodes => "two nodes can never judge each other",
+        HeldReason::Paused { who } => return format!("power commands are paused by {who}"),
+        HeldReason::Brake(which) => brake(*which),
+        HeldReason::SilentBeforeEnforce => "it was silent already when its policy became Enforce",
+        HeldReason::Observe => "no FencingPolicy in Enforce speaks for it, so nothing may be done",
+        HeldReason::PolicyConflict(names) => {
+            return format!("more than one FencingPolicy selects it ({})", names.join(", "));
+        }
+        HeldReason::Excluded => "it carries the label coroner.dev/exclude=true",
+        HeldReason::Goodbye(_) => "it announced this silence",
+        HeldReason::NotFenceable(what) | HeldReason::Identity(what) => what,
+        HeldReason::FoundOnAgain => "it was found off, then its BMC said On",
+        HeldReason::MachineChanged { pinned, found } => {
+            return format!("machine {found} runs under its name, {pinned} is pinned");
+        }
+        HeldReason::Duplicate => "two machines use its identity at once",
+        HeldReason::Disputed => "an answer of it is disputed by its probers",
+    };
+    clause.to_owned()
+}
+
+/// What the operator can do about a hold.
+pub fn hold_advice(why: &HeldReason) -> &'static str {
+    match why {
+        HeldReason::TooFewObservers
+        | HeldReason::ApiUnreadable
+        | HeldReason::FoundOnAgain
+        | HeldReason::Disputed => WAIT,
+        HeldReason::HostAnswersOnly => "Look at its console; `coroner fence` powers it off.",
+        HeldReason::NetworkPartial => "Repair the network.",
+        HeldReason::DomainDown => {
+            "Look at the domain's power and switch; machines found off are still released."
+        }
+        HeldReason::BmcSilent
+        | HeldReason::BmcNetworkSilent
+        | HeldReason::BmcUnclear(_)
+        | HeldReason::NotSeenYet
+        | HeldReason::TwoNodes => CONFIRM,
+        HeldReason::KubeletAlive => "Look at the agent on that node.",
+        HeldReason::ArbiterBlind => "Look at the arbiter's network.",
+        HeldReason::Paused { .. } => "End the pause with `coroner resume`.",
+        HeldReason::Brake(which) => brake_advice(*which),
+        HeldReason::SilentBeforeEnforce => "Look at it, then `coroner clear-held` or `coroner fence`.",
+        HeldReason::Observe => "Set `mode: Enforce` on the FencingPolicy that is to select it.",
+        HeldReason::PolicyConflict(_) => "Make the selectors of the policies disjoint.",
+        HeldReason::Excluded => "Remove the label if the machine may be powered off.",
+        HeldReason::Goodbye(_) => "Wait for its return.",
+        HeldReason::NotFenceable(_) | HeldReason::Identity(_) => BINDING,
+        HeldReason::MachineChanged { .. } => {
+            "Find out where the pinned machine is; `coroner repin` if the board was changed on purpose."
+        }
+        HeldReason::Duplicate => "Find the clone and take it off the network.",
+    }
+}
