@@ -215,7 +215,7 @@ go_build() {
   log=$(cache_dir)/control-plane.log
   shift 2
   : > "$log"
-  trap 'kill $build_pid 2>/dev/null; rm -rf "$build_work"' EXIT
+  trap '[ -z "$build_pid" ] || kill "$build_pid" 2>/dev/null || true; rm -rf "$build_work"' EXIT
   note "fetching the modules"
   total=$(go -C "$programs_module" list -deps "$@" 2>> "$log" | wc -l) || build_failed "$log"
   # -v names each package when its turn comes.
