@@ -100,8 +100,8 @@ pub enum NotEnrolled {
         /// The kubelet's value, as given.
         kubelet: String,
     },
-    /// Another node has this UUID, or one that is this one in another byte order.
-    #[error("UUID {machine} is not unique: node {other} has {theirs}, the same in byte order {transform}")]
+    /// Another node has this UUID, or one that a BMC could give for this one in another byte order.
+    #[error("UUID {machine} is not unique: node {other} has {theirs}, the same or its mirror image")]
     NotUnique {
         /// This node's.
         machine: MachineId,
@@ -109,8 +109,6 @@ pub enum NotEnrolled {
         other: NodeName,
         /// Theirs.
         theirs: MachineId,
-        /// In which order they are equal.
-        transform: Transform,
     },
     /// No member of the BMC has a usable UUID.
     #[error("the BMC gives no usable UUID: {}", seen.join("; "))]
@@ -156,8 +154,8 @@ pub fn enrol(
     // The kubelet's text was seen upper-case and with the first three fields swapped, never reversed.
     let system_transform = first_order(&TEXT_ORDERS, system, machine)
         .ok_or_else(|| NotEnrolled::NodeDisagrees { agent: machine, kubelet: node.system_uuid.to_owned() })?;
-    if let Some((other, theirs, transform)) = twin(node.node, machine, fleet) {
-        return Err(NotEnrolled::NotUnique { machine, other, theirs, transform });
+    if let Some((other, theirs)) = twin(node.node, machine, fleet) {
+        return Err(NotEnrolled::NotUnique { machine, other, theirs });
     }
     let seen = || facts.members.iter().map(describe).collect::<Vec<_>>();
     let usable: Vec<(&MemberFacts, MachineId)> =
@@ -326,20 +324,25 @@ fn node_refuses(
             ),
         });
     }
-    twin(node.node, machine, fleet).map(|(other, theirs, transform)| IdentityVerdict::NoIdentity {
-        why: NotEnrolled::NotUnique { machine, other, theirs, transform }.to_string(),
+    twin(node.node, machine, fleet).map(|(other, theirs)| IdentityVerdict::NoIdentity {
+        why: NotEnrolled::NotUnique { machine, other, theirs }.to_string(),
     })
 }
 
-/// Another node whose UUID is this one in any byte order.
+/// Another node that shares an appearance with this one: 16 bytes that a BMC might give for either.
 fn twin(
     own: &NodeName,
     machine: MachineId,
     fleet: &BTreeMap<NodeName, MachineId>,
-) -> Option<(NodeName, MachineId, Transform)> {
-    fleet.iter().filter(|(name, _)| *name != own).find_map(|(name, theirs)| {
-        first_order(&Transform::ALL, *theirs, machine).map(|transform| (name.clone(), *theirs, transform))
-    })
+) -> Option<(NodeName, MachineId)> {
+    let mine = machine.appearances();
+    let shared = |theirs: &MachineId| {
+        theirs.appearances().iter().any(|(_, theirs)| mine.iter().any(|(_, mine)| mine == theirs))
+    };
+    fleet
+        .iter()
+        .find(|(name, theirs)| *name != own && shared(theirs))
+        .map(|(name, theirs)| (name.clone(), *theirs))
 }
 
 /// The first of these byte orders that leads from one value to the other.

@@ -64,7 +64,7 @@ pub enum LastReadVerdict {
 
 /// Judges the last read.
 pub fn judge(last: &LastRead<'_>) -> LastReadVerdict {
-    use LastReadVerdict::{Failed, On, Redo};
+    use LastReadVerdict::{Failed, On};
     if last.heard {
         return Failed("the node was heard since it was proven off".to_owned());
     }
@@ -90,7 +90,7 @@ pub fn judge(last: &LastRead<'_>) -> LastReadVerdict {
         }
         (FenceProof::BmcOff { readings, .. }, Some(Power::Off)) => match (last.reading, last.needs) {
             (Ok(reading), Some(needs)) => still_proven(last, readings, reading, &needs),
-            (Err(_), _) | (_, None) => Redo("no pin to judge the reading by".to_owned()),
+            (Err(_), _) | (_, None) => Failed("there is no pin to judge the reading by".to_owned()),
         },
     }
 }
