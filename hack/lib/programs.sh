@@ -169,7 +169,7 @@ build_lab_csi() {
 }
 
 # The caches of Go are our own, so that they can be thrown away afterwards:
-# nobody else has a use for 3.5 GB of Kubernetes. Those that the caller names
+# nobody else has a use for 3.3 GB of Kubernetes. Those that the caller names
 # are used as they are and kept.
 go_environment() {
   local dir
