@@ -11,6 +11,7 @@
 //! SIGKILL of everybody at once leaves, `coroner-lab down` removes.
 
 pub mod attacher;
+pub mod bmcs;
 pub mod cgroup;
 pub mod client;
 pub mod cluster;
@@ -29,6 +30,7 @@ pub mod writer;
 
 mod build;
 mod cli;
+mod end;
 mod gate;
 mod handle;
 mod server;

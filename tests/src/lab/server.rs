@@ -9,11 +9,8 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufRead, BufReader, Read, Write},
-    os::{
-        fd::AsFd,
-        unix::net::{UnixListener, UnixStream},
-    },
+    io::{BufRead, BufReader, Write},
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -22,20 +19,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use nix::{
-    errno::Errno,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::{
-        signal::{SigSet, Signal},
-        signalfd::SignalFd,
-    },
-    unistd::setsid,
-};
+use nix::unistd::setsid;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{
     build::{Hardware, build},
     cgroup::{Group, Layout},
+    end::End,
     gate::Gate,
     images,
     machine::Machine,
@@ -45,8 +36,8 @@ use super::{
     truth::{Event, now_ns},
 };
 
-/// Ends the server when somebody writes to it.
-type Bell = Arc<UnixStream>;
+/// Ends the server when somebody rings it.
+type Bell = Arc<Notify>;
 
 /// Serves the lab that the configuration file describes, until it is to end. On a leash, the end of stdin is the end.
 ///
@@ -59,25 +50,29 @@ pub(super) fn serve(config: &Path, leash: bool) -> Result<()> {
     let names = super::plan::Names::new(&config.name)?;
     // Ctrl-C is for whoever started us; he tells us.
     let _ = setsid();
-    let mut wanted = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        wanted.add(signal);
-    }
-    wanted.thread_block().context("block signals")?;
-    let signals = SignalFd::new(&wanted).context("take signals from a descriptor")?;
     let layout = Layout::detect()?;
     let hub = Group::new(&layout, &names.cgroup_of("hub"));
     hub.create()?;
     hub.join_to_be_found(std::process::id())?;
 
     let gate = Arc::new(Gate::default());
-    let (ring, bell) = UnixStream::pair().context("make a bell")?;
-    let builder = thread::Builder::new().name("build".into()).spawn({
-        let (gate, layout, bell) = (Arc::clone(&gate), layout.clone(), Arc::new(bell));
-        move || build_and_answer(&config, &layout, &gate, &bell)
-    });
-    let builder = builder.context("start building")?;
-    wait_for_end(&signals, &ring, leash)?;
+    let bell = Bell::default();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
+    let builder = runtime.block_on(async {
+        // Before anything is built, so that a signal always finds somebody to hear it.
+        let end = End::listen(leash)?;
+        let builder = thread::Builder::new().name("build".into()).spawn({
+            let (gate, layout, bell) = (Arc::clone(&gate), layout.clone(), Arc::clone(&bell));
+            move || build_and_answer(&config, &layout, &gate, &bell)
+        });
+        let builder = builder.context("start building")?;
+        tokio::select! {
+            () = end.comes() => {}
+            () = bell.notified() => {}
+        }
+        Ok::<_, anyhow::Error>(builder)
+    })?;
     // Whoever is inside waits for a program of the lab; without it he fails, and leaves.
     let everything = Group::new(&layout, &names.cgroup());
     while !gate.close() {
@@ -91,33 +86,6 @@ pub(super) fn serve(config: &Path, leash: bool) -> Result<()> {
     };
     teardown::remove(&names)?;
     built
-}
-
-fn wait_for_end(signals: &SignalFd, ring: &UnixStream, leash: bool) -> Result<()> {
-    let stdin = std::io::stdin();
-    loop {
-        let mut watched = vec![
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-            PollFd::new(ring.as_fd(), PollFlags::POLLIN),
-        ];
-        if leash {
-            watched.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
-        }
-        match poll(&mut watched, PollTimeout::NONE) {
-            Ok(_) => {}
-            Err(Errno::EINTR) => continue,
-            Err(error) => return Err(error).context("wait for the end"),
-        }
-        let happened = |index: usize| {
-            watched.get(index).and_then(PollFd::revents).is_some_and(|events| !events.is_empty())
-        };
-        if happened(0) || happened(1) {
-            return Ok(());
-        }
-        if happened(2) && stdin.lock().read(&mut [0; 64]).unwrap_or(0) == 0 {
-            return Ok(());
-        }
-    }
 }
 
 /// Builds the lab, says so, and answers for ever. Returns, after ringing the bell, only if it cannot be built.
@@ -136,7 +104,7 @@ fn build_and_answer(config: &LabConfig, layout: &Layout, gate: &Arc<Gate>, bell:
         }
         Err(error) => {
             tell(&format!("failed {}", format!("{error:#}").replace('\n', " ")));
-            ring(bell);
+            bell.notify_one();
             Err(error)
         }
     }
@@ -146,10 +114,6 @@ fn build_and_answer(config: &LabConfig, layout: &Layout, gate: &Arc<Gate>, bell:
 fn tell(line: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-}
-
-fn ring(bell: &Bell) {
-    let _ = (&**bell).write_all(b"!");
 }
 
 fn answer_all(listener: &UnixListener, lab: &Arc<Hardware>, gate: &Arc<Gate>, bell: &Bell) -> Result<()> {
@@ -165,7 +129,7 @@ fn answer_all(listener: &UnixListener, lab: &Arc<Hardware>, gate: &Arc<Gate>, be
     Ok(())
 }
 
-fn converse(stream: &UnixStream, lab: &Hardware, gate: &Gate, bell: &Bell) -> Result<()> {
+fn converse(stream: &UnixStream, lab: &Hardware, gate: &Gate, bell: &Notify) -> Result<()> {
     for line in BufReader::new(stream).lines() {
         let line = line.context("read a request")?;
         let request = serde_json::from_str::<Request>(&line).context("understand the request");
@@ -178,7 +142,7 @@ fn converse(stream: &UnixStream, lab: &Hardware, gate: &Gate, bell: &Bell) -> Re
         text.push('\n');
         { stream }.write_all(text.as_bytes()).context("answer")?;
         if down {
-            ring(bell);
+            bell.notify_one();
         }
     }
     Ok(())

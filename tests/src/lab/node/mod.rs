@@ -5,8 +5,9 @@
 //!   coroner-lab node-init SPEC    number 1: own root (root.rs), containerd, images, CSI, kubelet (services.rs); reaps
 //! ```
 //!
-//! Both are plain single-threaded programs, because namespaces are left before the first thread starts. Their stdin is
-//! the leash: it ends when the lab's server does, and the machine with it, so that a killed server leaves no machine.
+//! Both are single-threaded, because namespaces can only be left before the first thread starts. Their stdin is the
+//! leash: it ends when the lab's server does, and the machine with it, so that a killed server leaves no machine.
+//! Signals are handled and not blocked: a service would inherit what is blocked.
 
 mod enter;
 mod root;
@@ -14,8 +15,6 @@ mod services;
 
 use std::{
     fs::{self, File},
-    io::Read,
-    os::fd::AsFd,
     path::{Path, PathBuf},
     process::Command,
     thread::sleep,
@@ -25,20 +24,20 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use nix::{
     errno::Errno,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::{CloneFlags, setns, unshare},
     sys::{
-        signal::{SigSet, Signal, kill},
-        signalfd::{SfdFlags, SignalFd},
+        signal::{Signal, kill},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::Pid,
 };
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::services::Services;
 use super::{
     cgroup::{Group, Layout},
+    end::Leash,
     shell::run_with_input,
 };
 
@@ -119,7 +118,7 @@ pub fn run_machine(spec_path: &Path) -> Result<()> {
         leaf.create()?;
         leaf.join(std::process::id())?;
     }
-    let mut init = Command::new("/proc/self/exe");
+    let mut init = Command::new(std::env::current_exe().context("find coroner-lab")?);
     let status =
         init.arg("node-init").arg(spec_path).status().with_context(|| format!("{}: start", spec.name))?;
     eprintln!("{}: number 1 ended: {status}", spec.name);
@@ -133,38 +132,31 @@ pub fn run_machine(spec_path: &Path) -> Result<()> {
 pub fn run_init(spec_path: &Path) -> Result<()> {
     ensure!(std::process::id() == 1, "node-init is number 1 of a machine; `coroner-lab machine` starts it");
     let spec = Spec::read(spec_path)?;
-    let mut wanted = SigSet::empty();
-    wanted.add(Signal::SIGCHLD);
-    wanted.add(Signal::SIGTERM);
-    wanted.thread_block().context("block signals")?;
-    let signals = SignalFd::with_flags(&wanted, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .context("take signals from a descriptor")?;
     root::build(&spec).with_context(|| format!("{}: build its root", spec.name))?;
     // While its firmware is at work, a machine is on and answers nobody.
     sleep(Duration::from_millis(spec.boot_delay_ms));
     set_links_up(&spec).with_context(|| format!("{}: set its links up", spec.name))?;
     let mut services =
         Services::start(&spec).with_context(|| format!("{}: start its services", spec.name))?;
-    let stdin = std::io::stdin();
-    loop {
-        reap(&mut services)?;
-        let mut watched =
-            [PollFd::new(signals.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut watched, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error).context("wait for signals"),
-        }
-        let leash = watched[1].revents().unwrap_or(PollFlags::empty());
-        if !leash.is_empty() && stdin.lock().read(&mut [0; 64]).context("read the leash")? == 0 {
-            eprintln!("the lab's server is gone");
-            return Ok(());
-        }
-        while let Some(signal) = signals.read_signal().context("read a signal")? {
-            if signal.ssi_signo == Signal::SIGTERM as u32 {
-                return shut_down();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
+    runtime.block_on(async {
+        let mut children = signal(SignalKind::child()).context("listen for ended children")?;
+        let mut term = signal(SignalKind::terminate()).context("listen for the power button")?;
+        let mut leash = Leash::of_stdin()?;
+        loop {
+            // First, for those that ended before anybody listened.
+            reap(&mut services)?;
+            tokio::select! {
+                _ = children.recv() => {}
+                _ = term.recv() => return shut_down(),
+                () = leash.ends() => {
+                    eprintln!("the lab's server is gone");
+                    return Ok(());
+                }
             }
         }
-    }
+    })
 }
 
 fn set_links_up(spec: &Spec) -> Result<()> {
