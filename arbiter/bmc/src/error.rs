@@ -253,6 +253,37 @@ impl BmcError {
         }
     }
 
+    /// Whether nothing answered at all, as opposed to an answer that does not count. Silence is no evidence either way.
+    pub const fn no_answer(&self) -> bool {
+        match self {
+            Self::Resolve { .. }
+            | Self::ConnectionRefused { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Broken { .. } => true,
+            Self::UnknownIssuer { .. }
+            | Self::WrongPin { .. }
+            | Self::WrongName { .. }
+            | Self::WrongDate { .. }
+            | Self::BadCertificate { .. }
+            | Self::TooOld { .. }
+            | Self::Handshake { .. }
+            | Self::KeyChanged { .. }
+            | Self::AuthRejected { .. }
+            | Self::NoSessions
+            | Self::Status { .. }
+            | Self::Malformed { .. }
+            | Self::TooLarge { .. }
+            | Self::TooDeep { .. }
+            | Self::CrossOrigin { .. }
+            | Self::Redirect { .. }
+            | Self::WrongResource { .. }
+            | Self::NotRead { .. }
+            | Self::Changed { .. }
+            | Self::NoTarget { .. } => false,
+        }
+    }
+
     /// The certificate seen, where the error is about one: for a person to compare and approve.
     pub fn certificate(&self) -> Option<&SeenCertificate> {
         match self {

@@ -51,13 +51,20 @@ pub use self::tls::{Pin, PinOf, SeenCertificate, Trust};
 pub type Answer<'a, T> = Pinned<Box<dyn Future<Output = Result<T, BmcError>> + Send + 'a>>;
 
 /// One BMC over one protocol. One call at a time, by construction.
+///
+/// # Errors
+/// Each call may fail with any class of [`BmcError`] that is about the network, TLS, HTTP or the log-in; what a call
+/// adds is said with it. After [`BmcError::AuthRejected`] a driver sends its credentials no more and every call fails
+/// so: tell the [`CredentialBreaker`], read the secret anew and make another driver, no more often than the account's
+/// lock-out allows.
 pub trait Bmc: Send {
     /// Connects and logs in where that is still to be done, and reads every member of Systems, the Manager's UUID and
     /// the TLS key, all over one session and from one key.
     fn identify(&mut self) -> Answer<'_, IdentityFacts>;
 
     /// Reads the power state of one member by its `@odata.id`, byte for byte as [`Bmc::identify`] gave it. Always a
-    /// fresh, unconditional request, with `UUID` and `PowerState` from the same body.
+    /// fresh, unconditional request, with `UUID` and `PowerState` from the same body. [`BmcError::WrongResource`]: the
+    /// body's own `@odata.id` is another (DSP0266 requires each resource to carry its own).
     fn power_state<'a>(&'a mut self, member: &'a str) -> Answer<'a, PowerReading>;
 
     /// Sends `ForceOff` to the target that the member advertises, and nothing else, ever. The member's body must have
@@ -83,10 +90,11 @@ pub trait Bmc: Send {
     /// deleted.
     fn delete_session<'a>(&'a mut self, uri: &'a str) -> Answer<'a, ()>;
 
-    /// Ends session and connection, and begins new ones.
+    /// Ends session and connection, and begins new ones. What was read before no longer permits a command. An old session
+    /// that cannot be ended is left to idle out.
     fn fresh_session(&mut self) -> Answer<'_, Renewal>;
 
-    /// Logs out and closes. The driver may be used again and then logs in anew.
+    /// Logs out and closes; call it before dropping the driver, or the BMC keeps the session until it idles out. The driver may be used again and then logs in anew.
     fn close(&mut self) -> Answer<'_, ()>;
 
     /// The certificate of the last connection, for status and for warnings before it expires; `None` without TLS.

@@ -265,3 +265,21 @@ fn broken(stage: Stage, error: &hyper::Error) -> BmcError {
     }
     BmcError::Broken { stage, why }
 }
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::getsockopt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_socket_discards_what_was_not_sent_and_gives_up_by_itself() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        prepare(&tcp, Span::from_ms(7500)).unwrap();
+        assert_eq!(getsockopt(&tcp, sockopt::TcpUserTimeout).unwrap(), 7500);
+        assert_eq!(tcp.linger().unwrap(), Some(Duration::ZERO));
+        assert!(tcp.nodelay().unwrap());
+    }
+}

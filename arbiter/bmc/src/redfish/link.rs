@@ -6,7 +6,7 @@ use hyper::http::uri::PathAndQuery;
 use crate::config::Address;
 
 /// Longest link that is used; real ones are below 100.
-const LINK_BYTES_MAX: usize = 512;
+pub(crate) const BYTES_MAX: usize = 512;
 
 /// Why a link is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum BadLink {
 
 /// The path (and query) of a link on this very origin: path-absolute, or a whole `https` URL of the same host and port.
 pub(crate) fn same_origin(origin: &Address, link: &str) -> Result<String, BadLink> {
-    if link.is_empty() || link.len() > LINK_BYTES_MAX || !link.bytes().all(|b| b.is_ascii_graphic()) {
+    if link.is_empty() || link.len() > BYTES_MAX || !link.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(BadLink::NotAPath);
     }
     if link.starts_with("//") {

@@ -31,6 +31,9 @@ use crate::error::printable;
 use crate::tls::SeenCertificate;
 use crate::{Answer, Bmc, Renewal};
 
+/// In place of a text that repeats a secret of ours.
+const WITHHELD: &str = "(withheld: repeats a secret)";
+
 /// One BMC over Redfish. Connects on first use.
 pub struct Redfish {
     config: RedfishConfig,
@@ -81,11 +84,7 @@ impl Redfish {
 
     /// Text from the BMC as it may stand in an error: printable, cut, and without our secrets.
     fn shown(&self, text: &str) -> String {
-        if self.repeats_a_secret(text, 1) {
-            "(withheld: repeats a secret)".to_owned()
-        } else {
-            printable(text)
-        }
+        if self.repeats_a_secret(text, 1) { WITHHELD.to_owned() } else { printable(text) }
     }
 
     /// Whether `text` contains the password, its Basic form or the session's token, if that is `least` bytes or more.

@@ -28,6 +28,30 @@ pub(crate) enum Command {
     On,
 }
 
+/// `#ComputerSystem.Reset` as a member advertises it; bounded, since it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResetAction {
+    target: Option<String>,
+    info: Option<String>,
+    types: Option<Vec<String>>,
+}
+
+// === impl ResetAction ===
+
+impl ResetAction {
+    /// Reads it from a member's `Actions`.
+    pub(crate) fn of(actions: Option<&Value>) -> Option<Self> {
+        let reset = actions?.get("#ComputerSystem.Reset")?;
+        let link =
+            |name| reset.get(name).and_then(Value::as_str).filter(|link| link.len() <= link::BYTES_MAX);
+        Some(Self {
+            target: link("target").map(str::to_owned),
+            info: link("@Redfish.ActionInfo").map(str::to_owned),
+            types: reset.get("ResetType@Redfish.AllowableValues").and_then(texts),
+        })
+    }
+}
+
 // === impl Command ===
 
 impl Command {
@@ -111,18 +135,14 @@ impl Redfish {
     /// Where the member says that resets go; only below its own path, or a mistake in it would hit a neighbour.
     fn target(&self, member: &str) -> Result<String, BmcError> {
         let refuse = |why: &str| BmcError::NoTarget { member: self.shown(member), why: why.to_owned() };
-        let reset =
-            self.reset_action(member).ok_or_else(|| refuse("no #ComputerSystem.Reset is advertised"))?;
-        let target = reset.get("target").and_then(Value::as_str);
-        let target = self.local(target.ok_or_else(|| refuse("the reset action has no target"))?)?;
+        let reset = self.members.get(member).and_then(|known| known.reset.as_ref());
+        let reset = reset.ok_or_else(|| refuse("no #ComputerSystem.Reset is advertised"))?;
+        let target = reset.target.as_deref().ok_or_else(|| refuse("the reset action has no target"))?;
+        let target = self.local(target)?;
         if link::is_below(&self.local(member)?, &target) {
             return Ok(target);
         }
         Err(refuse("the advertised reset target lies outside of the member"))
-    }
-
-    fn reset_action(&self, member: &str) -> Option<&Value> {
-        self.members.get(member)?.actions.get("#ComputerSystem.Reset")
     }
 
     fn answer(&self, raw: &Raw) -> CommandAnswer {
@@ -143,22 +163,28 @@ impl Redfish {
     /// The values that the action allows, listed with it or in its `@Redfish.ActionInfo`.
     pub(crate) async fn read_reset_types(&mut self, member: &str) -> Result<Option<Vec<String>>, BmcError> {
         self.reread(member).await?;
-        let Some(reset) = self.reset_action(member).cloned() else { return Ok(None) };
-        if let Some(listed) = reset.get("ResetType@Redfish.AllowableValues") {
-            return Ok(self.texts(listed));
-        }
-        let Some(info) = reset.get("@Redfish.ActionInfo").and_then(Value::as_str) else { return Ok(None) };
-        let ask = Ask::get(self.local(info)?);
-        let (info, _): (Value, u64) = self.document(&ask).await?;
-        let parameters = info.get("Parameters").and_then(Value::as_array);
-        let reset_type = parameters
-            .into_iter()
-            .flatten()
-            .find(|p| p.get("Name").and_then(Value::as_str) == Some("ResetType"));
-        Ok(reset_type.and_then(|p| p.get("AllowableValues")).and_then(|listed| self.texts(listed)))
+        let reset = self.members.get(member).and_then(|known| known.reset.clone());
+        let Some(ResetAction { target: _, info, types }) = reset else { return Ok(None) };
+        let types = match (types, info) {
+            (Some(types), _) => Some(types),
+            (None, Some(info)) => {
+                let ask = Ask::get(self.local(&info)?);
+                let (info, _): (Value, u64) = self.document(&ask).await?;
+                let parameters = info.get("Parameters").and_then(Value::as_array);
+                let is_ours = |p: &&Value| p.get("Name").and_then(Value::as_str) == Some("ResetType");
+                let ours = parameters.into_iter().flatten().find(is_ours);
+                ours.and_then(|parameter| parameter.get("AllowableValues")).and_then(texts)
+            }
+            (None, None) => None,
+        };
+        Ok(types.map(|types| types.iter().map(|text| self.shown(text)).collect()))
     }
+}
 
-    fn texts(&self, list: &Value) -> Option<Vec<String>> {
-        Some(list.as_array()?.iter().take(TYPES_MAX).filter_map(|text| self.fact(Some(text))).collect())
-    }
+// === helpers ===
+
+/// The texts in a list, as many and as long as reset types are.
+fn texts(list: &Value) -> Option<Vec<String>> {
+    let short = |text: &Value| text.as_str().filter(|text| text.len() <= 64).map(str::to_owned);
+    Some(list.as_array()?.iter().take(TYPES_MAX).filter_map(short).collect())
 }

@@ -11,9 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Redfish;
 use super::exchange::Ask;
 use super::link;
+use super::reset::ResetAction;
+use super::{Redfish, WITHHELD};
 use crate::error::BmcError;
 use crate::profile::Quirk;
 
@@ -74,7 +75,7 @@ struct Manager {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) uuid: Option<String>,
-    pub(crate) actions: Value,
+    pub(crate) reset: Option<ResetAction>,
     pub(crate) session: Option<u64>,
     pub(crate) connection: u64,
 }
@@ -167,14 +168,23 @@ impl Redfish {
             if paths.len() + members.len() > MEMBERS_MAX {
                 return Err(BmcError::TooLarge { what: "collection", limit: "64 members" });
             }
-            // A member without a link stays in the list as one that cannot be read.
-            paths.extend(members.iter().map(|member| link_in(Some(member)).unwrap_or_default().to_owned()));
+            paths.extend(members.iter().map(|member| self.listed(member)));
             next = more.as_ref().and_then(Value::as_str).map(str::to_owned);
         }
         match next {
             None => Ok(paths),
             Some(_) => Err(BmcError::TooLarge { what: "collection", limit: "8 pages" }),
         }
+    }
+
+    /// A member's link as it is listed. One without a link, or with one that cannot be, stays in the list as a member
+    /// that cannot be read.
+    fn listed(&self, member: &Value) -> String {
+        let path = link_in(Some(member)).unwrap_or_default();
+        if path.len() > link::BYTES_MAX {
+            return "(longer than 512 bytes)".to_owned();
+        }
+        if self.repeats_a_secret(path, SECRET_BYTES_MIN) { WITHHELD.to_owned() } else { path.to_owned() }
     }
 
     /// Reads one member of Systems, and remembers over what. Its body must say that it is that very resource.
@@ -191,7 +201,7 @@ impl Redfish {
         }
         let known = Known {
             uuid: self.fact(system.uuid.as_ref()),
-            actions: system.actions.clone().unwrap_or_default(),
+            reset: ResetAction::of(system.actions.as_ref()),
             session: self.session_number(),
             connection,
         };
@@ -293,7 +303,7 @@ impl Redfish {
             return Some("(longer than 128 characters)".to_owned());
         }
         if self.repeats_a_secret(text, SECRET_BYTES_MIN) {
-            return Some("(withheld: repeats a secret)".to_owned());
+            return Some(WITHHELD.to_owned());
         }
         Some(text.to_owned())
     }
@@ -313,7 +323,8 @@ fn below(parent: &str, name: &str) -> String {
 /// The Manager that a System names. Of several the first by name, since their order may change from read to read.
 fn manager_of(system: &System) -> Option<String> {
     let managers = system.links.as_ref()?.get("ManagedBy")?.as_array()?;
-    managers.iter().take(MEMBERS_MAX).filter_map(|manager| link_in(Some(manager))).min().map(str::to_owned)
+    let links = managers.iter().take(MEMBERS_MAX).filter_map(|manager| link_in(Some(manager)));
+    links.filter(|link| link.len() <= link::BYTES_MAX).min().map(str::to_owned)
 }
 
 /// Whether an error says something about the resource asked for, rather than about the BMC as a whole.

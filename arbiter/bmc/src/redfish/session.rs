@@ -231,8 +231,12 @@ impl Redfish {
     }
 
     pub(crate) async fn renew(&mut self) -> Result<Renewal, BmcError> {
-        // A session that cannot be ended is left to idle out; what counts is the new one.
-        let known = self.log_out().await.unwrap_or(false);
+        let known = match self.log_out().await {
+            Ok(known) => known,
+            Err(error @ BmcError::KeyChanged { .. }) => return Err(error),
+            // A session that cannot be ended is left to idle out; what counts is the new one.
+            Err(_) => false,
+        };
         let since = Instant::now();
         self.hang_up().await;
         self.log_in().await?;

@@ -39,7 +39,7 @@ fn rubbish_at_any_step_ends_in_an_error_or_a_fact() {
         (r.path == path).then_some(reply)
     }));
     let paths = prop::sample::select(vec![ROOT, SESSIONS, SYSTEMS, MEMBER, MANAGER, RESET]);
-    let mut runner = TestRunner::new(Config { cases: 200, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&(paths, rubbish()), |(path, bytes)| {
         *given.lock().unwrap() = (path, Reply::raw(bytes).then(Then::Close));
         bench.machine.state().sessions.clear();

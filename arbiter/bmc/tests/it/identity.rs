@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coroner_bmc::{Pin, PinOf, Trust};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PublicKeyData, date_time_ymd,
+    PKCS_RSA_SHA256, PublicKeyData, date_time_ymd,
 };
 use rustls::crypto::ring;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -113,6 +113,14 @@ impl Identity {
     /// The certificate of another, without its private key.
     pub fn impostor_of(other: &Self) -> Self {
         Self { server: server(other.certificate.clone(), &key(), rustls::ALL_VERSIONS), ..other.clone() }
+    }
+
+    /// As most BMCs have it: an RSA key of 2048 bits.
+    pub fn rsa() -> Self {
+        let pem = include_str!("rsa_2048.pem");
+        let own = KeyPair::from_pkcs8_pem_and_sign_algo(pem, &PKCS_RSA_SHA256).unwrap();
+        let certificate = CertificateParams::default().self_signed(&own).unwrap().der().clone();
+        Self::assemble(certificate, &own, String::new())
     }
 
     fn assemble(certificate: CertificateDer<'static>, own: &KeyPair, ca_pem: String) -> Self {

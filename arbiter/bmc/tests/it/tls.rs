@@ -73,7 +73,7 @@ async fn a_self_signed_authority_passes_by_pin_only_and_the_error_says_so() {
 
 #[tokio::test]
 async fn pin_mode_takes_the_exact_key_whatever_else_the_certificate_says() {
-    for identity in [Identity::issued(), Identity::factory(), Identity::version_1()] {
+    for identity in [Identity::issued(), Identity::factory(), Identity::version_1(), Identity::rsa()] {
         for version in [&TLS12, &TLS13] {
             for of in [PinOf::Key, PinOf::Certificate] {
                 let only = identity.clone().only(version);
@@ -112,7 +112,7 @@ async fn pin_mode_refuses_another_key_and_shows_what_it_saw() {
 
 #[tokio::test]
 async fn the_pinned_certificate_without_its_private_key_does_not_pass() {
-    for identity in [Identity::factory(), Identity::version_1()] {
+    for identity in [Identity::factory(), Identity::version_1(), Identity::rsa()] {
         for version in [&TLS12, &TLS13] {
             for of in [PinOf::Key, PinOf::Certificate] {
                 let impostor = Identity::impostor_of(&identity).only(version);

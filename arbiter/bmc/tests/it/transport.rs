@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use coroner_bmc::{Bmc, BmcError, Stage};
+use coroner_bmc::{Bmc, BmcError, Stage, Timeouts};
 use coroner_shared::bmc::{CommandAnswer, Power};
+use coroner_shared::time::Span;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -13,8 +14,11 @@ use crate::server::{Reply, Then};
 
 /// What a reading says when the member's answer is `reply`.
 async fn reading(reply: Reply) -> (Bench, Result<Power, BmcError>) {
-    let mut bench =
-        bench_with(|s| s.timeouts = short(), move |_, r| r.is("GET", MEMBER).then(|| reply.clone())).await;
+    let mut bench = bench_with(
+        |s| s.timeouts = Timeouts { request: Span::from_secs(3), connect: Span::from_secs(3), ..short() },
+        move |_, r| r.is("GET", MEMBER).then(|| reply.clone()),
+    )
+    .await;
     let outcome = bench.bmc.power_state(MEMBER).await.map(|reading| reading.power);
     (bench, outcome)
 }
@@ -33,7 +37,7 @@ async fn nothing_listening_and_nothing_answering_are_told_apart() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut settings = settings(silent.local_addr().unwrap().port(), identity.ca(None));
     settings.timeouts = short();
-    settings.timeouts.connect = coroner_shared::time::Span::from_ms(300);
+    settings.timeouts.connect = Span::from_ms(300);
     let error = driver(settings.clone()).identify().await.unwrap_err();
     assert!(matches!(error, BmcError::Timeout { stage: Stage::Tls, .. }), "{error}");
 
