@@ -125,7 +125,7 @@ pub enum BmcError {
     #[error("no session service, and quirk no-basic forbids Basic authentication")]
     NoSessions,
     /// An HTTP status that is not an answer to the question.
-    #[error("{request}: HTTP {status}{}{}", .message.as_ref().map(|m| format!(" {m}")).unwrap_or_default(), .retry_after.map(|s| format!(", retry after {s}")).unwrap_or_default())]
+    #[error("{request}: HTTP {status}{}", also(.message.as_deref(), *.retry_after))]
     Status {
         /// Method and path.
         request: String,
@@ -337,6 +337,13 @@ impl fmt::Display for Stage {
             Self::BeforeCommand => "prepare the command (nothing was sent)",
         })
     }
+}
+
+/// What a BMC added to a status.
+fn also(message: Option<&str>, retry_after: Option<Span>) -> String {
+    let message = message.map(|id| format!(" {id}")).unwrap_or_default();
+    let retry_after = retry_after.map(|span| format!(", retry after {span}")).unwrap_or_default();
+    format!("{message}{retry_after}")
 }
 
 /// Text from a BMC as it may be shown: printable ASCII, at most 120 characters.

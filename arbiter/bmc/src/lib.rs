@@ -90,11 +90,12 @@ pub trait Bmc: Send {
     /// deleted.
     fn delete_session<'a>(&'a mut self, uri: &'a str) -> Answer<'a, ()>;
 
-    /// Ends session and connection, and begins new ones. What was read before no longer permits a command. An old session
-    /// that cannot be ended is left to idle out.
+    /// Ends session and connection, and begins new ones. What was read before no longer permits a command. An old
+    /// session that cannot be ended is left to idle out.
     fn fresh_session(&mut self) -> Answer<'_, Renewal>;
 
-    /// Logs out and closes; call it before dropping the driver, or the BMC keeps the session until it idles out. The driver may be used again and then logs in anew.
+    /// Logs out and closes; call it before dropping the driver, or the BMC keeps the session until it idles out. The
+    /// driver may be used again and then logs in anew.
     fn close(&mut self) -> Answer<'_, ()>;
 
     /// The certificate of the last connection, for status and for warnings before it expires; `None` without TLS.
