@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, OpenOptions},
+    io::Read,
     path::{Path, PathBuf},
     process::Stdio,
     thread::sleep,
@@ -130,6 +131,7 @@ impl Lab {
 impl Server {
     fn start(config: &LabConfig, leash: bool) -> Result<Self> {
         config.check()?;
+        check_pause_program(&config.pause_program)?;
         let names = Names::new(&config.name)?;
         let state = names.state();
         let program = program()?;
@@ -180,6 +182,26 @@ impl Drop for Server {
             eprintln!("{error:#}");
         }
     }
+}
+
+/// In an image made FROM scratch there is no loader; a program that wants one would keep every pod from starting.
+fn check_pause_program(program: &Path) -> Result<()> {
+    let mut start = Vec::new();
+    let file =
+        fs::File::open(program).with_context(|| format!("open the pause program {}", program.display()))?;
+    file.take(16 << 10).read_to_end(&mut start).with_context(|| format!("read {}", program.display()))?;
+    ensure!(start.starts_with(b"\x7fELF"), "the pause program {} is no ELF program", program.display());
+    let dynamic = [&b"/ld-linux"[..], b"/ld-musl"].iter().any(|loader| contains(&start, loader));
+    ensure!(
+        !dynamic,
+        "the pause program {} is not static (-C target-feature=+crt-static)",
+        program.display()
+    );
+    Ok(())
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
 }
 
 /// `coroner-lab`, which cargo puts beside a program of ours or one folder above a test.

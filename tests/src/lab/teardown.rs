@@ -123,7 +123,9 @@ fn keep_artifacts(names: &Names) -> Result<()> {
     let Some(target) = config.artifacts else { return Ok(()) };
     copy_tree(&state.join("control-plane/log"), &target.join("control-plane"))?;
     copy_tree(&names.volumes(), &target.join("volumes"))?;
-    for file in ["truth.jsonl", "audit.jsonl", "serve.log", "plan.json", "config.json"] {
+    let bmcs = ["bmcs/ledger.jsonl", "bmcs/power.jsonl", "bmcs/log"];
+    let own = ["truth.jsonl", "audit.jsonl", "serve.log", "plan.json", "config.json"];
+    for file in own.iter().chain(&bmcs) {
         copy_file(&state.join(file), &target.join(file))?;
     }
     let Ok(machines) = fs::read_dir(state.join("machines")) else { return Ok(()) };
