@@ -10,3 +10,12 @@ pub fn now() -> Mono {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).map(std::time::Duration::from).unwrap_or_default();
     Mono::from_ms(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
+
+/// Wall-clock time `age` ago as RFC 3339 with milliseconds: for people and for Kubernetes' own fields, never for a
+/// decision.
+pub fn wall(age: coroner_shared::time::Span) -> String {
+    #[expect(clippy::disallowed_methods, reason = "timestamps that people read; no decision looks at them")]
+    let now = std::time::SystemTime::now();
+    let then = now.checked_sub(age.into()).unwrap_or(now);
+    humantime::format_rfc3339_millis(then).to_string()
+}

@@ -490,12 +490,12 @@ fn make_snapshot(state: &State, index: u64, term: u64, conf_state: &ConfState) -
     meta.index = index;
     meta.term = term;
     meta.set_conf_state(conf_state.clone());
-    made.data = snapshot::encode(state).into();
+    made.data = snapshot::to_bytes(state).into();
     made
 }
 
 fn decode_state(id: ReplicaId, from: &Snapshot) -> Result<State, Fatal> {
-    snapshot::decode(&from.data).map_err(|e| Fatal::Unreadable { id, what: "a snapshot".to_owned(), why: e.to_string() })
+    snapshot::from_bytes(&from.data).map_err(|e| Fatal::Unreadable { id, what: "a snapshot".to_owned(), why: e.to_string() })
 }
 
 fn collect_messages(messages: impl Iterator<Item = Message>, turn: &mut Turn) {

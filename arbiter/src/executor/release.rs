@@ -1,0 +1,382 @@
+//! Performs release, watch and return: the last read, the patch, the deletions, the way back. Every function does one
+//! job until its command is committed, or until the job is no longer asked for.
+
+use std::time::Duration;
+
+use coroner_arbiter_core::command::{Command, Outcome};
+use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Look, Over, Step};
+use coroner_arbiter_core::jobs::{
+    self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob, WriteReleaseJob,
+};
+use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
+use coroner_arbiter_core::phase::{FenceProof, OffReadings, Released};
+use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
+use coroner_arbiter_core::proof::ProofNeeds;
+use coroner_arbiter_core::{identity, permit};
+use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
+use coroner_shared::time::{Mono, Span};
+
+use super::Tools;
+use crate::bmc_pool::{fleet, node_side};
+use crate::clock;
+use crate::k8s::release::{Subject, WriteError};
+use crate::shown::log_age;
+
+/// Between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(500);
+/// Between two readings of a released machine's power.
+const POWER: Span = Span::from_secs(30);
+/// A patch refused because somebody changed the Node is tried so often before the job begins anew.
+const CONFLICTS_MAX: u32 = 10;
+
+/// The last read, then `ReleaseBegun`.
+pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
+    let life = &release.life;
+    let before = match &release.kept {
+        // A re-fence: what the Node was like before us is known from the first time.
+        Some(kept) => kept.clone(),
+        None => match tools.writer.read(&subject(life)).await {
+            Ok(found) => found.before,
+            Err(error) => return complain(tools, life, &error).await,
+        },
+    };
+    let command = match last_read(tools, job, life, &release.proof, release.pin.as_ref()).await {
+        LastReadVerdict::Good => Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before },
+        LastReadVerdict::On => Command::LastReadOn { node: life.node.clone(), incident: life.incident.clone() },
+        LastReadVerdict::Redo(why) | LastReadVerdict::Failed(why) => {
+            Command::LastReadFailed { node: life.node.clone(), incident: life.incident.clone(), why }
+        }
+    };
+    let outcome = tools.commit(command).await;
+    if !matches!(outcome, Ok(Outcome::Done)) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The patch. The last read is made again first: between its commit and this patch a leader may have changed.
+pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
+    let life = &write.life;
+    let subject = subject(life);
+    let digest = digest(tools, life);
+    let pin = tools.proposer.published().state.bindings.get(&life.node).and_then(|b| b.pin.clone());
+    for _ in 0..CONFLICTS_MAX {
+        let node = match tools.writer.node(&subject).await {
+            Ok(node) => node,
+            Err(error) => return complain(tools, life, &error).await,
+        };
+        let verdict = last_read(tools, job, life, &write.proof, pin.as_ref()).await;
+        if verdict != LastReadVerdict::Good {
+            tracing::warn!(node = %life.node, ?verdict, "the taint is not written: the last read does not permit it");
+            return tokio::time::sleep(LOOK).await;
+        }
+        match tools.writer.taint(&subject, &node, life.incarnation.boot, &digest).await {
+            Ok(()) => {
+                tracing::info!(node = %life.node, incident = %life.incident, "out-of-service taint written");
+                let command = Command::TaintSeen { node: life.node.clone(), incident: life.incident.clone() };
+                if tools.commit(command).await.is_err() {
+                    tokio::time::sleep(LOOK).await;
+                }
+                return;
+            }
+            Err(WriteError::Conflict { .. }) => {}
+            Err(error) => return complain(tools, life, &error).await,
+        }
+    }
+}
+
+/// After the taint: `Ready=Unknown`, and with `Expedite` the deletions.
+pub(super) async fn expedite(tools: &Tools, expedite: &ExpediteJob) {
+    let subject = subject(&expedite.life);
+    loop {
+        if let Err(error) = tools.writer.not_ready(&subject, &clock::wall(Span::ZERO)).await
+            && !matches!(error, WriteError::Conflict { .. })
+        {
+            tracing::warn!(node = %subject.node, %error, "Ready=Unknown is not written; trying on");
+        }
+        match expedite.strategy {
+            ReleaseStrategy::Taint => {}
+            ReleaseStrategy::Expedite => match tools.writer.expedite(&subject, &expedite.released).await {
+                Ok(failed) if failed.is_empty() => {}
+                Ok(failed) => tracing::warn!(node = %subject.node, ?failed, "pods could not be deleted; trying on"),
+                Err(error) => tracing::warn!(node = %subject.node, %error, "pods could not be deleted; trying on"),
+            },
+        }
+        // Again until the job is gone: a pod may be bound to the node a moment later, or a deletion may have failed.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// What is left, and the machine's power.
+pub(super) async fn watch(tools: &Tools, watch: &WatchReleasedJob) {
+    let life = &watch.life;
+    let mut power: Option<Power> = None;
+    let mut read_at: Option<Mono> = None;
+    loop {
+        if let Some(leftovers) = &watch.leftovers {
+            look_for_leftovers(tools, life, leftovers).await;
+        }
+        let now = clock::now();
+        if watch.power && read_at.is_none_or(|at| now.since(at) >= POWER) {
+            read_at = Some(now);
+            if let Ok(reading) = read_power(tools, life, None).await
+                && matches!(reading.power, Power::On | Power::Off)
+                && power.as_ref() != Some(&reading.power)
+            {
+                let on = reading.power == Power::On;
+                let command = Command::PowerAfterRelease { node: life.node.clone(), incident: life.incident.clone(), on };
+                if tools.commit(command).await.is_ok() {
+                    power = Some(reading.power);
+                }
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn look_for_leftovers(tools: &Tools, life: &Life, leftovers: &Released) {
+    match tools.writer.left(&subject(life), leftovers).await {
+        Ok(left) if left.is_empty() => {
+            let command = Command::LeftoversGone { node: life.node.clone(), incident: life.incident.clone() };
+            // Not committed: asked again at the next look.
+            let _ = tools.commit(command).await;
+        }
+        Ok(left) => tracing::debug!(node = %life.node, ?left, "still there"),
+        Err(error) => tracing::warn!(node = %life.node, %error, "what is left cannot be listed; trying on"),
+    }
+}
+
+/// One committed power-on, to the right machine only.
+pub(super) async fn power_on(tools: &Tools, on: &PowerOnJob) {
+    let life = &on.life;
+    let node = &life.node;
+    let mut driver = match tools.bmcs.open(node).await {
+        Ok(driver) => driver,
+        Err(why) => {
+            tracing::warn!(%node, why, "the BMC cannot be opened to power the machine on; trying on");
+            return tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    };
+    let facts = match driver.identify().await {
+        Ok(facts) => facts,
+        Err(error) => {
+            tracing::warn!(%node, error = error.full(), "the BMC cannot be identified to power the machine on; trying on");
+            return tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    };
+    let state = tools.proposer.published().state;
+    let verdict = identity::check(&on.pin, &node_side(&state, node), &facts, &fleet(&state));
+    if !verdict.is_match() {
+        tracing::error!(%node, %verdict, "the machine is not powered on: its BMC's identity refuses");
+        return tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+    let command = Command::PowerOn { node: node.clone(), incident: life.incident.clone() };
+    if !matches!(tools.commit(command).await, Ok(Outcome::Done)) {
+        return tokio::time::sleep(LOOK).await;
+    }
+    // The commit took this job away; the sending is done in a task of its own, so that it is not cut off with it.
+    let member = on.pin.member.clone();
+    let node = node.clone();
+    tokio::spawn(async move {
+        match driver.power_on(&member, Span::from_secs(10)).await {
+            Ok(answer) => tracing::info!(%node, ?answer, "power on sent"),
+            Err(error) => tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it"),
+        }
+        let _ = driver.close().await;
+    });
+}
+
+/// The way back, one step.
+pub(super) async fn give_back(tools: &Tools, back: &ReturnJob) {
+    let life = &back.life;
+    let subject = subject(life);
+    let (node, incident) = (life.node.clone(), life.incident.clone());
+    let written = match back.step {
+        ReturnStep::RemoveTaint => tools.writer.untaint(&subject).await,
+        ReturnStep::Finish { uncordon: true } => tools.writer.uncordon(&subject).await,
+        ReturnStep::Finish { uncordon: false } => Ok(()),
+    };
+    let command = match (written, &back.step) {
+        (Ok(()), ReturnStep::RemoveTaint) => Command::TaintRemoved { node, incident },
+        (Ok(()), ReturnStep::Finish { .. }) => Command::Returned { node, incident },
+        (Err(WriteError::Conflict { .. }), _) => return tokio::time::sleep(Duration::from_millis(100)).await,
+        (Err(error), _) => {
+            tracing::warn!(node = %life.node, %error, "the way back is not written; trying on");
+            return tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    if tools.commit(command).await.is_err() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+// === the last read ===
+
+/// Reads the power state once more and judges it; makes the proof's readings again where one does not do.
+async fn last_read(tools: &Tools, job: &Job, life: &Life, proof: &FenceProof, pin: Option<&Pin>) -> LastReadVerdict {
+    let first = one_last_read(tools, life, proof, pin, None).await;
+    let (LastReadVerdict::Redo(why), Some(pin)) = (&first, pin) else { return first };
+    tracing::info!(node = %life.node, why, "the proof's readings are made again");
+    match read_again(tools, job, life).await {
+        Ok((readings, at)) => one_last_read(tools, life, proof, Some(pin), Some((&readings, at))).await,
+        Err(verdict) => verdict,
+    }
+}
+
+async fn one_last_read(
+    tools: &Tools,
+    life: &Life,
+    proof: &FenceProof,
+    pin: Option<&Pin>,
+    again: Option<(&OffReadings, Mono)>,
+) -> LastReadVerdict {
+    let asked = clock::now();
+    let reading = match pin {
+        Some(_) => read_power(tools, life, pin).await,
+        None => Err("the node has no binding".to_owned()),
+    };
+    let now = clock::now();
+    let published = tools.proposer.published();
+    let proven_ago = log_age(&published, proof.at(), now);
+    let since = |at: Mono| now.since(at) < proven_ago;
+    let cached = published.state.bindings.get(&life.node).is_some_and(|b| b.quirks.contains(&Quirk::Cached));
+    let needs = pin.map(|pin| ProofNeeds { pin, machine: life.incarnation.machine, cached, answer: None });
+    let steady = tools.bmcs.entry(&life.node).and_then(|e| e.with_track(|t| t.steady(now))).unwrap_or(false);
+    judge(&LastRead {
+        proof,
+        again: again.map(|(readings, _)| readings),
+        age: again.map_or(proven_ago, |(_, at)| now.since(at)),
+        needs,
+        steady,
+        reading: reading.as_ref().map_err(String::as_str),
+        reading_age: now.since(asked),
+        heard: tools.hearing.last_sign(&life.node).is_some_and(|(at, _)| since(at)),
+        lease_moved: tools.hearing.lease_moved(&life.node).is_some_and(since),
+    })
+}
+
+/// One reading over the warm session.
+async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<PowerReading, String> {
+    let node = &life.node;
+    let state = tools.proposer.published().state;
+    let pin = pin.or_else(|| state.bindings.get(node).and_then(|b| b.pin.as_ref())).ok_or("the binding is not verified")?;
+    let entry = tools.bmcs.entry(node).ok_or("the node has no binding")?;
+    let mut warm = entry.borrow().await;
+    let driver = warm.driver(tools.bmcs.opener(), node).await?;
+    if driver.login().is_none() {
+        let facts = driver.identify().await.map_err(|e| e.full())?;
+        let verdict = identity::check(pin, &node_side(&state, node), &facts, &fleet(&state));
+        entry.note_identity(&facts, Some(&verdict), clock::now());
+        if !verdict.is_match() {
+            return Err(verdict.to_string());
+        }
+    }
+    match driver.power_state(&pin.member).await {
+        Ok(reading) => {
+            entry.note_power(&reading, clock::now());
+            Ok(reading)
+        }
+        Err(error) => {
+            entry.note_failure(&error.full(), crate::bmc_pool::no_answer(&error), Span::ZERO, clock::now());
+            Err(error.full())
+        }
+    }
+}
+
+/// Drives a fence that only reads: the proof's readings, made again.
+async fn read_again(tools: &Tools, job: &Job, life: &Life) -> Result<(OffReadings, Mono), LastReadVerdict> {
+    let failed = |why: &str| LastReadVerdict::Failed(why.to_owned());
+    let now = clock::now();
+    let state = tools.proposer.published().state;
+    let entry = tools.bmcs.entry(&life.node).ok_or_else(|| failed("the node has no binding"))?;
+    let (steady, off_for) = entry.with_track(|t| (t.steady(now), t.off_for(now))).unwrap_or_default();
+    let shown = entry.with_track(|t| t.shown().cloned()).flatten();
+    let order = jobs::again_order(&state, life, steady, shown, off_for).ok_or_else(|| failed("the binding is not verified"))?;
+    let pin = order.pin.clone();
+    let mut fence = Fence::new(order);
+    let mut first = tools.bmcs.open(&life.node).await.map_err(|why| failed(&why))?;
+    let mut second = None;
+    let mut step = fence.next(clock::now(), FenceEvent::Start);
+    let readings = loop {
+        let event = match step {
+            Step::LastLook => FenceEvent::Looked(look(tools, job, life).await),
+            Step::Identify(over) => {
+                let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
+                let Some(driver) = driver else { break Err(failed("the second session is not open")) };
+                let facts = driver.identify().await.map_err(|e| e.full());
+                let login = driver.login().unwrap_or(Login::Basic);
+                FenceEvent::Identity(facts.map(|facts| Identified { facts, login }))
+            }
+            Step::ReadPower(over) => {
+                let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
+                let Some(driver) = driver else { break Err(failed("the second session is not open")) };
+                let reading = driver.power_state(&pin.member).await.map_err(|e| e.full());
+                let login = driver.login().unwrap_or(Login::Basic);
+                FenceEvent::Power(reading.map(|reading| (reading, login)))
+            }
+            Step::NewSession => match tools.bmcs.open(&life.node).await {
+                Ok(driver) => {
+                    second = Some(driver);
+                    FenceEvent::Opened(Ok(()))
+                }
+                Err(why) => FenceEvent::Opened(Err(why)),
+            },
+            Step::Wait { until } => {
+                tokio::time::sleep(until.since(clock::now()).into()).await;
+                FenceEvent::Woke
+            }
+            Step::DeleteSession { .. } => FenceEvent::Deleted,
+            // A fence that reads again asks for neither; nothing may be sent here.
+            Step::Commit(_) => FenceEvent::Committed(Err("only reading".to_owned())),
+            Step::SendForceOff { .. } => FenceEvent::Answered(CommandAnswer::Refused { why: "only reading".to_owned() }),
+            Step::Ended(Ended::OffAgain { readings }) => break Ok((*readings, clock::now())),
+            Step::Ended(Ended::OnAgain) => break Err(LastReadVerdict::On),
+            Step::Ended(Ended::Proven) => break Err(failed("it ended as a proof")),
+            Step::Ended(Ended::Closed { why }) => break Err(failed(&why)),
+        };
+        step = fence.next(clock::now(), event);
+    };
+    for mut driver in [Some(first), second].into_iter().flatten() {
+        // Best effort: a session left behind dies by its own time-out.
+        let _ = driver.close().await;
+    }
+    readings
+}
+
+async fn look(tools: &Tools, job: &Job, life: &Life) -> Result<Look, String> {
+    let at = clock::now();
+    let wanted = tools.still_wanted(job).await.map_err(|e| e.to_string())?;
+    let state = tools.proposer.published().state;
+    Ok(Look {
+        at,
+        wanted,
+        paused: permit::paused_by(&state, &life.node).is_some(),
+        heard: tools.hearing.last_sign(&life.node).map(|(at, _)| at),
+        lease_moved: tools.hearing.lease_moved(&life.node),
+    })
+}
+
+// === helpers ===
+
+fn subject(life: &Life) -> Subject {
+    Subject { node: life.node.clone(), uid: life.incarnation.node.clone(), incident: life.incident.clone() }
+}
+
+/// Digest of the evidence, for the annotation.
+fn digest(tools: &Tools, life: &Life) -> String {
+    let state = tools.proposer.published().state;
+    state.incidents.get(&life.incident).and_then(|i| i.evidence.clone()).unwrap_or_default()
+}
+
+/// A write that did not happen: said, and begun again after a moment. What a changed boot or a gone Node means the log
+/// hears from the watch of Nodes.
+async fn complain(tools: &Tools, life: &Life, error: &WriteError) {
+    let reason = match error {
+        WriteError::NodeGone { .. } => "node-gone",
+        WriteError::BootChanged { .. } => "boot-changed",
+        WriteError::Conflict { .. } => "conflict",
+        WriteError::Api { .. } => "api",
+    };
+    tools.telemetry.refusals.get_or_create(&crate::telemetry::Reason { reason: reason.to_owned() }).inc();
+    tracing::warn!(node = %life.node, error = %crate::transport::chain(error), "a write to Kubernetes did not happen; trying on");
+    tokio::time::sleep(LOOK).await;
+}

@@ -1,0 +1,94 @@
+//! What the log does not know yet: the difference between what Kubernetes shows and what the state holds, as commands.
+//! Pure, and computed anew each time, so that nothing lost or repeated matters.
+
+use std::collections::BTreeMap;
+
+use coroner_arbiter_core::command::{Command, NodeFacts};
+use coroner_arbiter_core::policy::{Binding, Policy};
+use coroner_arbiter_core::state::State;
+use coroner_shared::id::NodeName;
+
+/// What Kubernetes shows, checked; `None` where the first list is not complete.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
+    /// Nodes.
+    pub nodes: Option<BTreeMap<String, NodeFacts>>,
+    /// Policies without a wrong value.
+    pub policies: Option<BTreeMap<String, Policy>>,
+    /// Bindings without a wrong value.
+    pub bindings: Option<BTreeMap<NodeName, Binding>>,
+}
+
+/// The commands that bring the state up to what is shown, at most `limit` of them.
+pub fn differences(state: &State, shown: &Shown, limit: usize) -> Vec<Command> {
+    let nodes = shown.nodes.iter().flat_map(|nodes| of_nodes(state, nodes));
+    let policies = shown.policies.iter().flat_map(|policies| of_policies(state, policies));
+    let bindings = shown.bindings.iter().flat_map(|bindings| of_bindings(state, bindings));
+    nodes.chain(policies).chain(bindings).take(limit).collect()
+}
+
+fn of_nodes<'a>(state: &'a State, nodes: &'a BTreeMap<String, NodeFacts>) -> impl Iterator<Item = Command> + 'a {
+    let known = |name: &NodeName| state.nodes.get(name).and_then(|n| n.facts.as_ref());
+    let changed = nodes.values().filter(move |facts| known(&facts.node) != Some(facts)).cloned().map(Command::NodeFacts);
+    let gone = state.nodes.iter().filter_map(move |(name, node)| {
+        let facts = node.facts.as_ref()?;
+        let still = nodes.contains_key(name.as_str());
+        (!still).then(|| Command::NodeGone { node: name.clone(), uid: facts.uid.clone() })
+    });
+    changed.chain(gone)
+}
+
+fn of_policies<'a>(state: &'a State, policies: &'a BTreeMap<String, Policy>) -> impl Iterator<Item = Command> + 'a {
+    let changed = policies.values().filter(|p| state.policies.get(&p.name) != Some(*p));
+    let gone = state.policies.keys().filter(|name| !policies.contains_key(*name));
+    changed.map(|p| Command::PolicySet(Box::new(p.clone()))).chain(gone.map(|name| Command::PolicyGone { name: name.clone() }))
+}
+
+fn of_bindings<'a>(state: &'a State, bindings: &'a BTreeMap<NodeName, Binding>) -> impl Iterator<Item = Command> + 'a {
+    // Pin and `disabled` are the log's own; everything else is in the hash.
+    let changed = bindings.iter().filter(|(node, b)| state.bindings.get(*node).is_none_or(|known| known.hash != b.hash));
+    let gone = state.bindings.keys().filter(|node| !bindings.contains_key(*node));
+    changed
+        .map(|(node, binding)| Command::BindingSet { node: node.clone(), binding: binding.clone() })
+        .chain(gone.map(|node| Command::BindingGone { node: node.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coroner_arbiter_core::policy::Pin;
+    use coroner_shared::machine_id::Transform;
+
+    fn binding(hash: &str) -> Binding {
+        Binding { hash: hash.to_owned(), network: "default".to_owned(), quirks: Vec::new(), pin: None, disabled: None }
+    }
+
+    #[test]
+    fn nothing_is_gone_before_the_first_list_is_complete() {
+        let mut state = State::default();
+        let node = NodeName::new("n1").unwrap();
+        state.bindings.insert(node.clone(), binding("a"));
+        assert_eq!(differences(&state, &Shown::default(), 10), []);
+        let empty = Shown { bindings: Some(BTreeMap::new()), ..Shown::default() };
+        assert_eq!(differences(&state, &empty, 10), [Command::BindingGone { node }]);
+    }
+
+    #[test]
+    fn a_pin_is_no_difference() {
+        let mut state = State::default();
+        let node = NodeName::new("n1").unwrap();
+        let pin = Pin {
+            machine: "00112233-4455-6677-8899-aabbccddeeff".parse().unwrap(),
+            transform: Transform::Rfc,
+            system_transform: Transform::Rfc,
+            member: "/redfish/v1/Systems/1".to_owned(),
+            serial: None,
+            manager: None,
+            tls_key: None,
+        };
+        state.bindings.insert(node.clone(), Binding { pin: Some(pin), ..binding("a") });
+        let shown = |hash: &str| Shown { bindings: Some(BTreeMap::from([(node.clone(), binding(hash))])), ..Shown::default() };
+        assert_eq!(differences(&state, &shown("a"), 10), []);
+        assert_eq!(differences(&state, &shown("b"), 10).len(), 1);
+    }
+}

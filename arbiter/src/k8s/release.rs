@@ -1,0 +1,423 @@
+//! What a release and a return write to Kubernetes, one function per write. Who may call them, and when, is decided in
+//! the core; each is safe to repeat and tells what it found.
+//!
+//! Every patch of a Node is a JSON patch (RFC 6902) with `test` operations: a Node that is another one, has booted
+//! again or was changed in between refuses it whole (422), and nothing is ever replaced that somebody else may have
+//! written.
+
+use std::collections::BTreeSet;
+
+use coroner_arbiter_core::phase::Released;
+use coroner_shared::id::{BootId, IncidentId, NodeName, NodeUid};
+use coroner_shared::names::{
+    FIELD_MANAGER, INCIDENT_ANNOTATION, OUT_OF_SERVICE_TAINT, OUT_OF_SERVICE_VALUE, PROVEN_OFF_REASON,
+};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+/// Why a write did not happen.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The Node is gone or is another one now.
+    #[error("Node {node} is gone, or another Node has its name")]
+    NodeGone {
+        /// Which.
+        node: NodeName,
+    },
+    /// The kubelet reports another boot than the one the proof speaks of.
+    #[error("Node {node} reports boot {found}, the proof speaks of {proven}: the machine has booted since")]
+    BootChanged {
+        /// Which.
+        node: NodeName,
+        /// Boot of the proof.
+        proven: BootId,
+        /// Boot on the Node.
+        found: String,
+    },
+    /// Somebody changed the Node in between; everything is read again.
+    #[error("Node {node} was changed by somebody else in between")]
+    Conflict {
+        /// Which.
+        node: NodeName,
+    },
+    /// The API server.
+    #[error("cannot {what} of node {node}")]
+    Api {
+        /// A verb and its object.
+        what: &'static str,
+        /// Which.
+        node: NodeName,
+        /// What it said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// A Node as read, with what is bound to it.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The Node.
+    pub node: Node,
+    /// What must be gone before it may return.
+    pub before: Released,
+}
+
+/// The life that a release or return is about.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// Name of the Node.
+    pub node: NodeName,
+    /// Its uid.
+    pub uid: NodeUid,
+    /// The incident.
+    pub incident: IncidentId,
+}
+
+/// Writes to Nodes, pods and attachments.
+#[derive(Clone)]
+pub struct Writer {
+    nodes: Api<Node>,
+    pods: Api<Pod>,
+    attachments: Api<VolumeAttachment>,
+    client: Client,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// A writer over this client.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            nodes: Api::all(client.clone()),
+            pods: Api::all(client.clone()),
+            attachments: Api::all(client.clone()),
+            client: client.clone(),
+        }
+    }
+
+    /// Reads the Node of exactly this uid, live.
+    ///
+    /// # Errors
+    /// [`WriteError::NodeGone`] or the API server.
+    pub async fn node(&self, subject: &Subject) -> Result<Node, WriteError> {
+        let api = |source| api(subject, "read the Node", source);
+        let gone = || WriteError::NodeGone { node: subject.node.clone() };
+        let node = self.nodes.get_opt(subject.node.as_str()).await.map_err(api)?.ok_or_else(gone)?;
+        if node.metadata.uid.as_deref() == Some(subject.uid.as_str()) { Ok(node) } else { Err(gone()) }
+    }
+
+    /// Reads the Node, the pods bound to it that a release concerns, and its attachments.
+    ///
+    /// # Errors
+    /// As [`Writer::node`].
+    pub async fn read(&self, subject: &Subject) -> Result<Found, WriteError> {
+        let node = self.node(subject).await?;
+        let pods = self.pods_of(subject).await?;
+        let attachments = self.attachments_of(subject).await?;
+        let before = Released {
+            was_cordoned: node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false),
+            pods: pods.iter().filter(|p| concerns(p)).filter_map(named_pod).collect(),
+            attachments: attachments.iter().filter_map(|a| Some((a.metadata.uid.clone()?, a.metadata.name.clone()?))).collect(),
+        };
+        Ok(Found { node, before })
+    }
+
+    /// Step 1: cordon, our one taint, an annotation: in one patch, bound to uid, version and boot.
+    ///
+    /// # Errors
+    /// [`WriteError::BootChanged`] ends the release; [`WriteError::Conflict`] is read and tried again.
+    pub async fn taint(&self, subject: &Subject, node: &Node, proven: BootId, digest: &str) -> Result<(), WriteError> {
+        check_boot(subject, node, proven)?;
+        let mut patch = vec![
+            test("/metadata/uid", json!(subject.uid)),
+            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
+            test("/status/nodeInfo/bootID", json!(boot_of(node))),
+        ];
+        let taints = taints_of(node);
+        if !taints.iter().any(|t| t.key == OUT_OF_SERVICE_TAINT) {
+            let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": OUT_OF_SERVICE_VALUE, "effect": "NoExecute" });
+            // Appended, never replaced: what others set stays as it is and where it is.
+            patch.push(if taints.is_empty() { add("/spec/taints", json!([ours])) } else { add("/spec/taints/-", ours) });
+        }
+        patch.push(add("/spec/unschedulable", json!(true)));
+        let mark = json!(format!("{} {digest}", subject.incident));
+        patch.push(if node.metadata.annotations.as_ref().is_none_or(std::collections::BTreeMap::is_empty) {
+            add("/metadata/annotations", json!({ INCIDENT_ANNOTATION: mark }))
+        } else {
+            add(&format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION)), mark)
+        });
+        self.patch_node(subject, patch, "write the out-of-service taint").await
+    }
+
+    /// Step 2: `Ready=Unknown`, if the node controller has not written it yet: pod garbage collection waits for it.
+    ///
+    /// # Errors
+    /// The API server, or the Node changed.
+    pub async fn not_ready(&self, subject: &Subject, now: &str) -> Result<(), WriteError> {
+        let node = self.node(subject).await?;
+        let conditions = node.status.as_ref().and_then(|s| s.conditions.as_ref());
+        let Some(at) = conditions.and_then(|c| c.iter().position(|c| c.type_ == "Ready" && c.status == "True")) else {
+            return Ok(());
+        };
+        let path = format!("/status/conditions/{at}");
+        let patch = vec![
+            test("/metadata/uid", json!(subject.uid)),
+            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
+            test(&format!("{path}/type"), json!("Ready")),
+            json!({ "op": "replace", "path": format!("{path}/status"), "value": "Unknown" }),
+            add(&format!("{path}/reason"), json!(PROVEN_OFF_REASON)),
+            add(&format!("{path}/message"), json!(format!("Coroner has proven that the machine is off (incident {})", subject.incident))),
+            add(&format!("{path}/lastTransitionTime"), json!(now)),
+        ];
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Json::<()>(json_patch(patch));
+        let result = self.nodes.patch_status(subject.node.as_str(), &params, &patch).await;
+        result.map(|_| ()).map_err(|e| patch_error(subject, "write Ready=Unknown", e))
+    }
+
+    /// Step 3, `Expedite`: deletes the recorded pods, each bound to its uid, without grace. Returns what could not be.
+    ///
+    /// # Errors
+    /// The API server refuses to list.
+    pub async fn expedite(&self, subject: &Subject, recorded: &Released) -> Result<Vec<String>, WriteError> {
+        let wanted: BTreeSet<&str> = recorded.pods.iter().map(|(uid, _)| uid.as_str()).collect();
+        let mut failed = Vec::new();
+        for pod in self.pods_of(subject).await? {
+            let (Some(uid), Some(name)) = (&pod.metadata.uid, &pod.metadata.name) else { continue };
+            if !wanted.contains(uid.as_str()) {
+                continue;
+            }
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+            let params = DeleteParams {
+                grace_period_seconds: Some(0),
+                preconditions: Some(Preconditions { uid: Some(uid.clone()), resource_version: None }),
+                ..DeleteParams::default()
+            };
+            let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+            match pods.delete(name, &params).await {
+                Ok(_) => {}
+                // Gone, or another pod has its name: as wanted.
+                Err(kube::Error::Api(e)) if matches!(e.code, 404 | 409) => {}
+                Err(error) => failed.push(format!("{namespace}/{name}: {error}")),
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Step 4: which of the recorded pods and attachments are still there, by name.
+    ///
+    /// # Errors
+    /// The API server.
+    pub async fn left(&self, subject: &Subject, recorded: &Released) -> Result<Vec<String>, WriteError> {
+        let pods: BTreeSet<String> = self.pods_of(subject).await?.into_iter().filter_map(|p| p.metadata.uid).collect();
+        let attachments: BTreeSet<String> = self.attachments_of(subject).await?.into_iter().filter_map(|a| a.metadata.uid).collect();
+        let pods = recorded.pods.iter().filter(|(uid, _)| pods.contains(uid)).map(|(_, name)| format!("pod {name}"));
+        let volumes = recorded.attachments.iter().filter(|(uid, _)| attachments.contains(uid));
+        Ok(pods.chain(volumes.map(|(_, name)| format!("VolumeAttachment {name}"))).collect())
+    }
+
+    /// The way back: takes away our taint and annotation, bound to both, and reads them back as gone.
+    ///
+    /// # Errors
+    /// As [`Writer::taint`].
+    pub async fn untaint(&self, subject: &Subject) -> Result<(), WriteError> {
+        let node = self.node(subject).await?;
+        let mut patch = vec![
+            test("/metadata/uid", json!(subject.uid)),
+            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
+        ];
+        let mark = annotation_of(&node);
+        let ours = mark.as_deref().is_some_and(|m| m.starts_with(&format!("{} ", subject.incident)));
+        let taints = taints_of(&node);
+        if let (true, Some(at)) = (ours, taints.iter().position(is_our_taint)) {
+            patch.push(test(&format!("/spec/taints/{at}/key"), json!(OUT_OF_SERVICE_TAINT)));
+            patch.push(test(&format!("/spec/taints/{at}/value"), json!(OUT_OF_SERVICE_VALUE)));
+            // An empty list would be a trace of ours on a Node that had none.
+            patch.push(remove(&if taints.len() == 1 { "/spec/taints".to_owned() } else { format!("/spec/taints/{at}") }));
+        }
+        if ours {
+            let path = format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION));
+            patch.push(test(&path, json!(mark)));
+            patch.push(remove(&path));
+        }
+        if patch.len() > 2 {
+            self.patch_node(subject, patch, "take away the out-of-service taint").await?;
+        }
+        Ok(())
+    }
+
+    /// The last step back: uncordons, unless somebody else had cordoned it before.
+    ///
+    /// # Errors
+    /// As [`Writer::taint`].
+    pub async fn uncordon(&self, subject: &Subject) -> Result<(), WriteError> {
+        let node = self.node(subject).await?;
+        if !node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false) {
+            return Ok(());
+        }
+        let patch = vec![
+            test("/metadata/uid", json!(subject.uid)),
+            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
+            remove("/spec/unschedulable"),
+        ];
+        self.patch_node(subject, patch, "uncordon the Node").await
+    }
+
+    async fn patch_node(&self, subject: &Subject, patch: Vec<Value>, what: &'static str) -> Result<(), WriteError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Json::<()>(json_patch(patch));
+        self.nodes.patch(subject.node.as_str(), &params, &patch).await.map(|_| ()).map_err(|e| patch_error(subject, what, e))
+    }
+
+    async fn pods_of(&self, subject: &Subject) -> Result<Vec<Pod>, WriteError> {
+        let params = ListParams::default().fields(&format!("spec.nodeName={}", subject.node));
+        Ok(self.pods.list(&params).await.map_err(|e| api(subject, "list the pods", e))?.items)
+    }
+
+    async fn attachments_of(&self, subject: &Subject) -> Result<Vec<VolumeAttachment>, WriteError> {
+        // VolumeAttachments cannot be selected by node on the server; there are few more of them than volumes in use.
+        let all = self.attachments.list(&ListParams::default()).await.map_err(|e| api(subject, "list the attachments", e))?;
+        Ok(all.items.into_iter().filter(|a| a.spec.node_name == subject.node.as_str()).collect())
+    }
+}
+
+// === helpers ===
+
+/// Whether a release concerns this pod: not a DaemonSet's, not a mirror of a static pod, not one that tolerates the
+/// taint, not one that has ended.
+pub fn concerns(pod: &Pod) -> bool {
+    let owned_by_daemon_set =
+        pod.metadata.owner_references.as_ref().is_some_and(|o| o.iter().any(|o| o.kind == "DaemonSet" && o.controller == Some(true)));
+    let mirror = pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key("kubernetes.io/config.mirror"));
+    let ended = pod.status.as_ref().and_then(|s| s.phase.as_deref()).is_some_and(|p| matches!(p, "Succeeded" | "Failed"));
+    !owned_by_daemon_set && !mirror && !ended && !tolerates(pod)
+}
+
+/// Whether the pod tolerates the out-of-service taint (Kubernetes, "Taints and Tolerations": an empty key with
+/// `Exists` tolerates everything, an empty effect every effect).
+fn tolerates(pod: &Pod) -> bool {
+    let tolerations = pod.spec.as_ref().and_then(|s| s.tolerations.as_ref());
+    tolerations.is_some_and(|all| {
+        all.iter().any(|t| {
+            let effect = t.effect.as_deref().is_none_or(|e| e.is_empty() || e == "NoExecute");
+            let exists = t.operator.as_deref() == Some("Exists");
+            let key = match t.key.as_deref() {
+                None | Some("") => exists,
+                Some(key) => key == OUT_OF_SERVICE_TAINT && (exists || t.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)),
+            };
+            effect && key && t.toleration_seconds.is_none()
+        })
+    })
+}
+
+fn named_pod(pod: &Pod) -> Option<(String, String)> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
+    Some((pod.metadata.uid.clone()?, format!("{namespace}/{}", pod.metadata.name.as_deref()?)))
+}
+
+/// Our taint, or one that looks like it.
+pub fn is_our_taint(taint: &Taint) -> bool {
+    taint.key == OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE) && taint.effect == "NoExecute"
+}
+
+/// The incident annotation.
+pub fn annotation_of(node: &Node) -> Option<String> {
+    node.metadata.annotations.as_ref()?.get(INCIDENT_ANNOTATION).cloned()
+}
+
+/// All taints, in order.
+pub fn taints_of(node: &Node) -> &[Taint] {
+    node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default()
+}
+
+/// The boot that the kubelet reports.
+pub fn boot_of(node: &Node) -> String {
+    node.status.as_ref().and_then(|s| s.node_info.as_ref()).map(|i| i.boot_id.clone()).unwrap_or_default()
+}
+
+fn check_boot(subject: &Subject, node: &Node, proven: BootId) -> Result<(), WriteError> {
+    let found = boot_of(node);
+    if found.parse::<BootId>() == Ok(proven) {
+        return Ok(());
+    }
+    Err(WriteError::BootChanged { node: subject.node.clone(), proven, found })
+}
+
+fn test(path: &str, value: Value) -> Value {
+    json!({ "op": "test", "path": path, "value": value })
+}
+
+fn add(path: &str, value: Value) -> Value {
+    json!({ "op": "add", "path": path, "value": value })
+}
+
+fn remove(path: &str) -> Value {
+    json!({ "op": "remove", "path": path })
+}
+
+/// A key inside a JSON pointer (RFC 6901).
+fn escape(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+fn json_patch(operations: Vec<Value>) -> json_patch::Patch {
+    // Made from the constructors above, so it always is one.
+    serde_json::from_value(Value::Array(operations)).unwrap_or_default()
+}
+
+fn api(subject: &Subject, what: &'static str, source: kube::Error) -> WriteError {
+    WriteError::Api { what, node: subject.node.clone(), source: Box::new(source) }
+}
+
+fn patch_error(subject: &Subject, what: &'static str, error: kube::Error) -> WriteError {
+    match error {
+        kube::Error::Api(e) if e.code == 404 => WriteError::NodeGone { node: subject.node.clone() },
+        // 422: a `test` failed; 409: the version moved on.
+        kube::Error::Api(e) if matches!(e.code, 409 | 422) => WriteError::Conflict { node: subject.node.clone() },
+        other => api(subject, what, other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(value: Value) -> Pod {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_release_leaves_alone_what_is_not_its_own() {
+        let plain = json!({"metadata": {"name": "a", "uid": "1"}, "spec": {"containers": []}});
+        assert!(concerns(&pod(plain.clone())));
+        let with = |at: &str, value: Value| {
+            let mut changed = plain.clone();
+            *changed.pointer_mut(at).unwrap() = value;
+            pod(changed)
+        };
+        let daemon = json!({"name": "a", "uid": "1", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "2", "controller": true}]});
+        assert!(!concerns(&with("/metadata", daemon)));
+        let mirror = json!({"name": "a", "uid": "1", "annotations": {"kubernetes.io/config.mirror": "x"}});
+        assert!(!concerns(&with("/metadata", mirror)));
+        let tolerant = |t: Value| with("/spec", json!({"containers": [], "tolerations": [t]}));
+        assert!(!concerns(&tolerant(json!({"operator": "Exists"}))));
+        assert!(!concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "operator": "Exists", "effect": "NoExecute"}))));
+        assert!(!concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "value": OUT_OF_SERVICE_VALUE}))));
+        // These do not tolerate it: another effect, another value, another key, or only for a while.
+        assert!(concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "operator": "Exists", "effect": "NoSchedule"}))));
+        assert!(concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "value": "other"}))));
+        assert!(concerns(&tolerant(json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists"}))));
+        assert!(concerns(&tolerant(json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}))));
+    }
+
+    #[test]
+    fn patches_are_json_patches() {
+        let patch = json_patch(vec![test("/metadata/uid", json!("x")), add("/a/-", json!(1)), remove("/b")]);
+        assert_eq!(patch.0.len(), 3);
+        assert_eq!(escape("coroner.dev/incident"), "coroner.dev~1incident");
+    }
+}

@@ -1,0 +1,34 @@
+//! One replica of the arbiter: everything around the core that does IO. It contains no decision.
+//!
+//! ```text
+//!   agents --UDP--> datagrams --+                             +--> executor --> bmc_pool, k8s::release, k8s::publish
+//!   agents --TLS--> ingress ----+--> hearing (witness, judge) |         ^
+//!   replicas -TLS-> ingress ----+         | commands          | jobs    | commands
+//!   people ---TLS-> people -------------> v                   |         v
+//!   Kubernetes ---> k8s::watch ------> propose ----------> replica (raft, state, disk)
+//! ```
+//!
+//! Files in reading order: [`args`], [`run`], [`birth`] and [`pki`] (who a replica is), [`replica`] and [`store`] (the
+//! one owner of the log), [`transport`] and [`serve`], [`datagrams`], [`ingress`] and [`hearing`] (what is heard),
+//! [`propose`], [`executor`], [`bmc_pool`] and [`bmc_open`], [`k8s`], [`shown`], [`people`] and [`telemetry`].
+
+pub mod args;
+pub mod birth;
+pub mod bmc_open;
+pub mod bmc_pool;
+pub mod clock;
+pub mod datagrams;
+pub mod executor;
+pub mod hearing;
+pub mod ingress;
+pub mod k8s;
+pub mod people;
+pub mod pki;
+pub mod propose;
+pub mod replica;
+pub mod run;
+pub mod serve;
+pub mod shown;
+pub mod store;
+pub mod telemetry;
+pub mod transport;
