@@ -31,6 +31,9 @@ struct Serve {
     /// The control socket to make.
     #[arg(long)]
     control: PathBuf,
+    /// End when standard input does, so as not to outlive a test that was killed.
+    #[arg(long)]
+    until_stdin_ends: bool,
     #[command(flatten)]
     machines: Machines,
 }
@@ -68,7 +71,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn run(serve: Serve) -> anyhow::Result<()> {
-    let Serve { config, state, control, machines } = serve;
+    let Serve { config, state, control, until_stdin_ends, machines } = serve;
     let text = std::fs::read_to_string(&config).with_context(|| format!("read {}", config.display()))?;
     let configs: Vec<BmcConfig> = serde_json::from_str(&text).context("understand the configuration")?;
     let emulator = Arc::new(Emulator::start(&configs, &state, |bmc| machines.machine(bmc))?);
@@ -78,7 +81,18 @@ async fn run(serve: Serve) -> anyhow::Result<()> {
     tokio::select! {
         ended = control::serve(socket, Arc::clone(&emulator)) => ended.context("serve the control socket"),
         _ = terminate.recv() => Ok(()),
+        () = stdin_ends(), if until_stdin_ends => Ok(()),
     }
+}
+
+/// Not tokio's stdin: its reading thread would keep the runtime from ending at SIGTERM.
+async fn stdin_ends() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
+        ended.send(())
+    });
+    end.await.ok();
 }
 
 /// A socket file of an emulator that was killed is replaced.

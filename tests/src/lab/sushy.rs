@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
-use super::emulator::knobs::Certificate;
+use super::emulator::knobs::{Certificate, Versions};
 use super::emulator::tls::{self, Authority, Identity};
 
 /// The version of sushy-tools; part of the cache's path.
@@ -83,7 +83,11 @@ impl Sushy {
     pub async fn start(python: &Path, config: &Config) -> anyhow::Result<Self> {
         let folder = &config.folder;
         let authority = Authority::open(folder)?;
-        let identity = authority.issue("sushy", &config.address.ip().to_string(), Certificate::Good)?;
+        let identity = authority.issue(
+            ("sushy", &config.address.ip().to_string()),
+            Certificate::Good,
+            Versions::Both,
+        )?;
         let (driver, settings, ledger) =
             (folder.join("sushy-driver.py"), folder.join("sushy.json"), folder.join("sushy-ledger.jsonl"));
         fs::write(&driver, DRIVER).context("write the driver")?;

@@ -15,6 +15,7 @@ use coroner_bmc::{
 };
 use coroner_shared::time::Span;
 use coroner_tests::lab::emulator::control::Command;
+use coroner_tests::lab::emulator::knobs::Knobs;
 use coroner_tests::lab::emulator::ledger::{self, Entry};
 use coroner_tests::lab::emulator::machine::{self, Machine, Power, SimMachine};
 use coroner_tests::lab::emulator::{BmcConfig, Emulator};
@@ -75,8 +76,8 @@ impl Bench {
             Arc::clone(&machines[usize::from(config.name == "n2")]) as Arc<dyn Machine>
         };
         let emulator = Emulator::start(&[config(0), config(1)], folder.path(), of).unwrap();
-        let identity = emulator.bmc("n1").unwrap().identity(Default::default()).unwrap();
-        Self {
+        let identity = emulator.bmc("n1").unwrap().good_identity().unwrap();
+        let bench = Self {
             address: emulator.address("n1").unwrap(),
             server_name: "n1.bmc.lab".to_owned(),
             ca_pem: std::fs::read_to_string(emulator.ca_file()).unwrap(),
@@ -86,7 +87,9 @@ impl Bench {
             peer: Peer::Ours(emulator),
             machines,
             _folder: folder,
-        }
+        };
+        bench.reset_knobs();
+        bench
     }
 
     /// sushy-emulator with the systems n1 and n2 behind one address.
@@ -139,9 +142,10 @@ impl Bench {
         self.emulator().bmc("n1").unwrap().set(knobs).unwrap();
     }
 
-    /// All knobs of n1 at their default.
-    pub(crate) async fn clear(&self) {
-        self.command(Command::Clear { bmc: "n1".to_owned() }).await;
+    /// All knobs of n1 at their default, but that it is picky about headers.
+    pub(crate) fn reset_knobs(&self) {
+        let bmc = self.emulator().bmc("n1").unwrap();
+        bmc.replace(Knobs { strict_headers: true, ..Knobs::default() });
     }
 
     pub(crate) async fn command(&self, command: Command) {

@@ -172,13 +172,31 @@ async fn a_redirected_command_reaches_no_other_origin_and_is_not_taken_for_accep
         }
         assert_eq!((other.requests(), bench.machines[0].power()), (vec![], Power::On), "{code}");
     }
-    // 303 turns a POST into a GET, whose 200 would look like an accepted command.
-    let fault = json!({ "redirect": { "code": 303, "to": member } });
-    bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": fault }] }));
-    if let Ok(answer) = driver.force_off(&member, DEADLINE).await {
-        assert_ne!(kind(&answer), Kind::Accepted);
+    // These turn a POST into a GET, whose 200 would look like an accepted command; not even within the origin.
+    for (code, to) in
+        [301, 302, 303].into_iter().flat_map(|code| [(code, member.as_str()), (code, "{path}/")])
+    {
+        let fault = json!({ "redirect": { "code": code, "to": to } });
+        bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": fault }] }));
+        if let Ok(answer) = driver.force_off(&member, DEADLINE).await {
+            assert_ne!(kind(&answer), Kind::Accepted, "{code} {to}");
+        }
+        assert_eq!(bench.machines[0].power(), Power::On, "{code} {to}");
     }
-    assert_eq!(bench.machines[0].power(), Power::On);
+}
+
+#[tokio::test]
+async fn a_command_redirected_to_the_same_path_with_a_slash_arrives_once_and_whole() {
+    let bench = Bench::ours();
+    let (mut driver, member) = (bench.driver(), bench.member());
+    driver.identify().await.unwrap();
+    let fault = json!({ "redirect": { "code": 308, "to": "{path}/" } });
+    let path = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset";
+    bench.set(&json!({ "rules": [{ "method": "POST", "path": path, "fault": fault }] }));
+    assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    bench.until(Power::Off).await;
+    let carried_out = bench.requests().iter().filter(|entry| entry.true_power.is_some()).count();
+    assert_eq!((carried_out, bench.resets().len()), (1, 2), "the redirected one and the one that arrived");
 }
 
 #[tokio::test]
@@ -212,6 +230,21 @@ async fn a_member_that_became_another_machine_since_it_was_identified_gets_no_co
 }
 
 #[tokio::test]
+async fn a_command_ends_with_its_own_deadline_not_with_the_patience_for_other_requests() {
+    let bench = Bench::ours();
+    let mut driver = bench.driver_with(|settings| {
+        (settings.timeouts.first_byte, settings.timeouts.request) = (Span::from_mins(1), Span::from_mins(1));
+    });
+    driver.identify().await.unwrap();
+    bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": "hang" }] }));
+    let member = bench.member();
+    let sent = driver.force_off(&member, Span::from_ms(300));
+    let answer =
+        tokio::time::timeout(Duration::from_secs(6), sent).await.expect("it outlived its deadline").unwrap();
+    assert_eq!(kind(&answer), Kind::Unknown, "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_dropped_command_is_sent_at_most_once_and_the_driver_goes_on() {
     let bench = Bench::ours();
     let (mut driver, member) = (bench.driver(), bench.member());
@@ -219,7 +252,7 @@ async fn a_dropped_command_is_sent_at_most_once_and_the_driver_goes_on() {
     bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": "hang" }] }));
     let dropped = tokio::time::timeout(Duration::from_millis(300), driver.force_off(&member, DEADLINE)).await;
     assert!(dropped.is_err(), "it should have hung");
-    bench.clear().await;
+    bench.reset_knobs();
     assert_eq!(driver.power_state(&member).await.unwrap().power, Shown::On);
     assert_eq!(bench.resets(), ["ForceOff"]);
 }

@@ -1,7 +1,7 @@
 //! Answers that a BMC should not give, and identities that no one can use: each is shown as it is or is an error of
 //! its class, never a panic, never Off, and the driver goes on afterwards.
 
-use coroner_bmc::{Bmc, BmcError, PinOf, RedfishSettings};
+use coroner_bmc::{Bmc, BmcError, PinOf, Quirk, RedfishSettings};
 use coroner_shared::bmc::{MemberRead, Power as Shown};
 use coroner_shared::time::Span;
 use coroner_tests::lab::emulator::control::Command;
@@ -51,7 +51,7 @@ async fn a_bad_answer_is_an_error_of_its_class_and_the_next_good_one_counts() {
     let (mut driver, member) = (bench.driver_with(hasty), bench.member());
     driver.identify().await.unwrap();
     let elsewhere = "https://127.0.0.2:1{path}";
-    let table: [(Value, &[&str]); 20] = [
+    let table: [(Value, &[&str]); 21] = [
         (json!({ "status": { "code": 400 } }), &["http-status"]),
         (json!({ "status": { "code": 403 } }), &["http-status", "auth-rejected"]),
         (json!({ "status": { "code": 404 } }), &["http-status"]),
@@ -61,6 +61,7 @@ async fn a_bad_answer_is_an_error_of_its_class_and_the_next_good_one_counts() {
         (json!({ "status": { "code": 204 } }), &["http-status", "malformed"]),
         (json!({ "status": { "code": 200, "body": ["Off"] } }), &["malformed"]),
         (json!({ "huge": 2 * 1024 * 1024 }), &["too-large"]),
+        (json!("endless"), &["too-large"]),
         (json!({ "deep": 1000 }), &["too-deep"]),
         (json!({ "deep": 500_000 }), &["too-deep"]),
         (json!("invalid_json"), &["malformed"]),
@@ -77,7 +78,7 @@ async fn a_bad_answer_is_an_error_of_its_class_and_the_next_good_one_counts() {
         bench.set(&json!({ "rules": [{ "method": "GET", "path": member, "fault": fault }] }));
         let error = failed(driver.power_state(&member).await, &fault);
         assert!(classes.contains(&error.class()), "{fault}: {} {error:?}", error.class());
-        bench.clear().await;
+        bench.reset_knobs();
         let reading = driver.power_state(&member).await;
         assert_eq!(reading.map(|reading| reading.power).ok(), Some(Shown::On), "after {fault}");
     }
@@ -87,9 +88,12 @@ async fn a_bad_answer_is_an_error_of_its_class_and_the_next_good_one_counts() {
 async fn a_redirect_within_the_origin_is_followed_and_one_to_another_reaches_nobody() {
     let (bench, other) = (Bench::ours(), Bench::ours());
     let (mut driver, member) = (bench.driver(), bench.member());
-    bench.set(&json!({ "rules": [{ "path": "/redfish/v1", "times": 1,
-        "fault": { "redirect": { "code": 308, "to": "/redfish/v1/" } } }] }));
-    driver.identify().await.unwrap();
+    // A slash at the end, as iLO 5 has it (C20).
+    for path in ["/redfish/v1/Systems", &member] {
+        let fault = json!({ "redirect": { "code": 308, "to": "{path}/" } });
+        bench.set(&json!({ "rules": [{ "path": path, "fault": fault }] }));
+        driver.identify().await.unwrap();
+    }
     for to in [format!("https://{}{{path}}", other.address), format!("//{}{{path}}", other.address)] {
         bench.set(
             &json!({ "rules": [{ "path": member, "fault": { "redirect": { "code": 307, "to": to } } }] }),
@@ -186,6 +190,7 @@ async fn a_bad_certificate_is_refused_by_its_fault_and_a_pin_looks_at_the_key_al
         ("expired", "tls-date", true),
         ("wrong_name", "tls-name", true),
         ("self_signed", "tls-unknown-issuer", true),
+        ("self_signed_ca", "tls-certificate", true),
         ("new_key", "", false),
     ];
     for (certificate, class, same_key) in table {
@@ -205,6 +210,20 @@ async fn a_bad_certificate_is_refused_by_its_fault_and_a_pin_looks_at_the_key_al
 }
 
 #[tokio::test]
+async fn both_tls_versions_are_spoken_with_a_ca_and_with_a_pin() {
+    let bench = Bench::ours();
+    for tls in ["1.2", "1.3", "both"] {
+        bench.set(&json!({ "tls": tls }));
+        for trust in [bench.ca(None), pin(PinOf::Key, &bench.key_sha256)] {
+            let mut driver = bench.driver_with(|settings| settings.trust = trust.clone());
+            assert!(driver.identify().await.is_ok(), "{tls} {trust:?}");
+        }
+        let old = bench.driver_with_quirk(Quirk::Tls12Only).identify().await;
+        assert_eq!(old.is_ok(), tls != "1.3", "{tls}: the quirk offers 1.2 alone");
+    }
+}
+
+#[tokio::test]
 async fn a_bmc_that_hangs_resets_or_is_gone_is_told_apart() {
     let bench = Bench::ours();
     for (connect, classes) in
@@ -214,7 +233,7 @@ async fn a_bmc_that_hangs_resets_or_is_gone_is_told_apart() {
         let error = failed(bench.driver_with(hasty).identify().await, connect);
         assert!(classes.contains(&error.class()), "{connect}: {} {error:?}", error.class());
     }
-    bench.clear().await;
+    bench.reset_knobs();
     bench.command(Command::Die { bmc: "n1".to_owned() }).await;
     let mut driver = bench.driver_with(hasty);
     // The listener is closed by a task of its own; until then a connection may still be taken and reset.

@@ -20,6 +20,8 @@ pub enum Delivery {
     Drip(Duration),
     /// Its first half, then the connection ends.
     Truncated,
+    /// Again and again without end, and without a length.
+    Endless,
     /// Not at all; the connection stays.
     Never,
     /// Not at all; the connection is reset.
@@ -53,6 +55,7 @@ pub fn replaces(fault: &Fault) -> bool {
         | Fault::Hang
         | Fault::Reset
         | Fault::Huge(_)
+        | Fault::Endless
         | Fault::Deep(_)
         | Fault::InvalidJson
         | Fault::Html => true,
@@ -85,6 +88,9 @@ pub fn output(answer: Answer, fault: Option<Fault>, path: &str, drip_ms: u64) ->
         Fault::Truncated => right(answer, Delivery::Truncated),
         Fault::Huge(bytes) => {
             raw(format!("{{\"PowerState\":\"Off\",\"Padding\":\"{}\"}}", "x".repeat(bytes)))
+        }
+        Fault::Endless => {
+            Output { delivery: Delivery::Endless, ..raw("\"PowerState\":\"Off\",".repeat(1024)) }
         }
         Fault::Deep(depth) => raw(format!("{}{}", "[".repeat(depth), "]".repeat(depth))),
         Fault::InvalidJson => raw("{\"PowerState\": \"Off\", \"UUID\": ".to_owned()),

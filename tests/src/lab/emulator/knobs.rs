@@ -73,6 +73,11 @@ pub struct Knobs {
     pub connect: Connect,
     /// The certificate that is shown to new connections.
     pub certificate: Certificate,
+    /// The TLS versions that new connections are offered.
+    pub tls: Versions,
+    /// Whether a POST needs `Content-Type: application/json` (else 415) and must not have `If-Match` (else 400), and
+    /// every request needs `OData-Version: 4.0` (else 412): the pickiest of the field in one.
+    pub strict_headers: bool,
     /// Added to each answer; ms.
     pub latency_ms: u64,
     /// Every body is sent a byte at a time with this pause; ms, 0 is off.
@@ -224,8 +229,25 @@ pub enum Certificate {
     WrongName,
     /// The same key, signed by itself.
     SelfSigned,
+    /// The same, and it says of itself that it is a CA, as factory certificates do.
+    SelfSignedCa,
     /// From the lab's CA with the right names, but with another key: a changed board, or somebody in the middle.
     NewKey,
+}
+
+/// TLS versions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Versions {
+    /// 1.2 and 1.3.
+    #[default]
+    #[serde(rename = "both")]
+    Both,
+    /// 1.2 only.
+    #[serde(rename = "1.2")]
+    Only12,
+    /// 1.3 only.
+    #[serde(rename = "1.3")]
+    Only13,
 }
 
 /// A fault of the requests that it fits.
@@ -288,6 +310,8 @@ pub enum Fault {
     Truncated,
     /// 200 and a JSON text of so many bytes.
     Huge(usize),
+    /// 200 and a JSON text without a length that never ends.
+    Endless,
     /// 200 and so many nested JSON arrays.
     Deep(usize),
     /// 200 and something that only begins like JSON.
@@ -331,6 +355,8 @@ impl Default for Knobs {
             lockout: None,
             connect: Connect::Serve,
             certificate: Certificate::Good,
+            tls: Versions::Both,
+            strict_headers: false,
             latency_ms: 0,
             drip_ms: 0,
             rules: Vec::new(),

@@ -103,7 +103,7 @@ impl Emulator {
             let names = (config.name.as_str(), config.uuid.as_str(), address.as_str());
             let bmc = Arc::new(Bmc::new(names, credentials, Arc::new(desk), Arc::clone(&authority)));
             // Made now, so that its files are there for whoever pins them.
-            bmc.identity(knobs::Certificate::Good)?;
+            bmc.good_identity()?;
             anyhow::ensure!(
                 fleet.insert(config.name.clone(), bmc).is_none(),
                 "{} is there twice",
@@ -218,7 +218,7 @@ impl Emulator {
         let mut all = Vec::new();
         for (name, seat) in &self.seats {
             let (bmc, placed) = (self.bmc(name)?, seat.placed.borrow().clone());
-            let good = bmc.identity(knobs::Certificate::Good)?;
+            let good = bmc.good_identity()?;
             let sessions =
                 bmc.with_sessions(|open, knobs| open.list(knobs, crate::lab::writer::boottime_ns()));
             all.push(json!({

@@ -22,6 +22,12 @@ pub struct Asked {
     pub token: Option<String>,
     /// `Authorization`.
     pub authorization: Option<String>,
+    /// `Content-Type`.
+    pub content_type: Option<String>,
+    /// `If-Match`.
+    pub if_match: Option<String>,
+    /// `OData-Version`.
+    pub odata_version: Option<String>,
     /// The body.
     pub body: Vec<u8>,
 }
@@ -105,6 +111,9 @@ impl Answer {
 impl Desk<'_> {
     /// Answers one request.
     pub async fn answer(&self, asked: &Asked) -> Answer {
+        if let Some(answer) = Some(asked).filter(|_| self.knobs.strict_headers).and_then(picky) {
+            return answer;
+        }
         let parts: Vec<&str> = asked.path.split('/').filter(|part| !part.is_empty()).collect();
         let open = match (asked.method.as_str(), parts.as_slice()) {
             ("GET", ["redfish"]) => Some(Answer::ok(json!({ "v1": "/redfish/v1/" }))),
@@ -134,7 +143,8 @@ impl Desk<'_> {
     async fn inside(&self, asked: &Asked, parts: &[&str], who: &str) -> Answer {
         let knobs = &self.knobs;
         let systems = System::all(self.bmc, knobs, self.fleet);
-        if let Some(system) = systems.iter().find(|system| system.reset_target(knobs) == asked.path) {
+        let target = asked.path.trim_end_matches('/');
+        if let Some(system) = systems.iter().find(|system| system.reset_target(knobs) == target) {
             return if asked.method == "POST" {
                 self.reset(system, &asked.body, who).await
             } else {
@@ -283,6 +293,21 @@ impl Desk<'_> {
         }
         answer
     }
+}
+
+/// What the pickiest services of the field refuse.
+fn picky(asked: &Asked) -> Option<Answer> {
+    let posts = asked.method == "POST";
+    if asked.odata_version.as_deref() != Some("4.0") {
+        return Some(Answer::error(412, "PreconditionFailed", "OData-Version: 4.0 is needed."));
+    }
+    if posts && asked.content_type.as_deref() != Some("application/json") {
+        return Some(Answer::error(415, "UnsupportedMediaType", "Content-Type: application/json is needed."));
+    }
+    if posts && asked.if_match.is_some() {
+        return Some(Answer::error(400, "HeaderInvalid", "If-Match is not taken here."));
+    }
+    None
 }
 
 fn one(path: &str, kind: &str, member: &str) -> Answer {

@@ -13,7 +13,7 @@ use futures::stream::{self, StreamExt};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, IF_MATCH};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -173,7 +173,7 @@ impl Connection {
             Connect::Hang => std::future::pending().await,
             Connect::Reset => return self.raw.reset_at_close(),
         }
-        let Ok(identity) = self.placed.certificate.identity(knobs.certificate) else { return };
+        let Ok(identity) = self.placed.certificate.identity(knobs.certificate, knobs.tls) else { return };
         let Ok(stream) = TlsAcceptor::from(identity.config).accept(stream).await else { return };
         let service = service_fn(|request| self.clone().request(request));
         // How a connection ends is the client's business or a fault's; the ledger has what was asked.
@@ -190,6 +190,9 @@ impl Connection {
             path: parts.uri.path().to_owned(),
             token: header("x-auth-token"),
             authorization: header(AUTHORIZATION.as_str()),
+            content_type: header(CONTENT_TYPE.as_str()),
+            if_match: header(IF_MATCH.as_str()),
+            odata_version: header("odata-version"),
             body: body.to_vec(),
         };
         let path = parts.uri.path_and_query().map_or_else(|| asked.path.clone(), ToString::to_string);
@@ -202,7 +205,7 @@ impl Connection {
                 raw.reset_at_close();
                 Err(io::Error::from(io::ErrorKind::ConnectionReset))
             }
-            Delivery::Whole | Delivery::Drip(_) | Delivery::Truncated => respond(output),
+            Delivery::Whole | Delivery::Drip(_) | Delivery::Truncated | Delivery::Endless => respond(output),
         }
     }
 
@@ -260,6 +263,11 @@ fn respond(output: Output) -> io::Result<Response<Body>> {
             let half = Bytes::copy_from_slice(&body[..body.len() / 2]);
             let cut = Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             StreamBody::new(stream::iter([Ok(Frame::data(half)), cut])).boxed_unsync()
+        }
+        Delivery::Endless => {
+            let start = Ok(Frame::data(Bytes::from_static(b"{")));
+            let more = stream::repeat(Bytes::from(body)).map(|piece| Ok(Frame::data(piece)));
+            StreamBody::new(stream::iter([start]).chain(more)).boxed_unsync()
         }
         Delivery::Whole | Delivery::Never | Delivery::Reset => {
             Full::new(Bytes::from(body)).map_err(never).boxed_unsync()

@@ -11,7 +11,7 @@ use anyhow::Context;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::knobs::{Certificate, Knobs};
+use super::knobs::{Certificate, Knobs, Versions};
 use super::power::PowerDesk;
 use super::session::{Credentials, Sessions};
 use super::tls::{Authority, Identity};
@@ -44,7 +44,7 @@ struct Inner {
     credentials: Credentials,
     knobs: Knobs,
     sessions: Sessions,
-    identities: HashMap<Certificate, Identity>,
+    identities: HashMap<(Certificate, Versions), Identity>,
     started: u64,
 }
 
@@ -127,18 +127,26 @@ impl Bmc {
         inner.sessions.unlock();
     }
 
-    /// The certificate that the knob asks for, made when first needed.
+    /// The certificate and TLS versions that the knobs ask for, made when first needed.
     ///
     /// # Errors
     /// If it cannot be made.
-    pub fn identity(&self, kind: Certificate) -> anyhow::Result<Identity> {
+    pub fn identity(&self, kind: Certificate, versions: Versions) -> anyhow::Result<Identity> {
         let mut inner = self.lock();
-        if let Some(identity) = inner.identities.get(&kind) {
+        if let Some(identity) = inner.identities.get(&(kind, versions)) {
             return Ok(identity.clone());
         }
-        let identity = self.authority.issue(&self.name, &self.address, kind)?;
-        inner.identities.insert(kind, identity.clone());
+        let identity = self.authority.issue((&self.name, &self.address), kind, versions)?;
+        inner.identities.insert((kind, versions), identity.clone());
         Ok(identity)
+    }
+
+    /// The good certificate, whatever the knobs say.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn good_identity(&self) -> anyhow::Result<Identity> {
+        self.identity(Certificate::Good, Versions::Both)
     }
 
     /// When it last started, `CLOCK_BOOTTIME` in ns.

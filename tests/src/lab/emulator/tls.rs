@@ -1,7 +1,7 @@
 //! The lab's CA and the certificates of its BMCs. The CA and each BMC's key are files, so that a pin or a CA bundle
 //! outlives a restart of the emulator; the odd certificates (expired, wrong name, ...) are made when asked for.
 //!
-//! TLS 1.2 and 1.3, no client certificates.
+//! TLS 1.2 and 1.3, no client certificates. Keys are P-256: ring makes no RSA keys, so weak ones are not shown here.
 
 use std::fs;
 use std::io::Write;
@@ -14,10 +14,11 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData, date_time_ymd,
 };
+use rustls::version::{TLS12, TLS13};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
 
-use super::knobs::Certificate;
+use super::knobs::{Certificate, Versions};
 use crate::lab::writer::boottime_ns;
 
 /// The CA of the lab.
@@ -74,17 +75,30 @@ impl Authority {
     ///
     /// # Errors
     /// If the key cannot be read or made, or a file not written.
-    pub fn issue(&self, name: &str, address: &str, kind: Certificate) -> anyhow::Result<Identity> {
+    pub fn issue(
+        &self,
+        (name, address): (&str, &str),
+        kind: Certificate,
+        versions: Versions,
+    ) -> anyhow::Result<Identity> {
         let (key, key_path) = match kind {
             Certificate::NewKey => (KeyPair::generate().context("make a key")?, None),
-            Certificate::Good | Certificate::Expired | Certificate::WrongName | Certificate::SelfSigned => {
+            Certificate::Good
+            | Certificate::Expired
+            | Certificate::WrongName
+            | Certificate::SelfSigned
+            | Certificate::SelfSignedCa => {
                 let path = self.folder.join("tls").join(format!("{name}.key"));
                 (key_file(&path)?, Some(path))
             }
         };
         let names = match kind {
             Certificate::WrongName => vec!["other.bmc.lab".to_owned(), "192.0.2.1".to_owned()],
-            Certificate::Good | Certificate::Expired | Certificate::SelfSigned | Certificate::NewKey => {
+            Certificate::Good
+            | Certificate::Expired
+            | Certificate::SelfSigned
+            | Certificate::SelfSignedCa
+            | Certificate::NewKey => {
                 vec![dns_name(name), address.to_owned()]
             }
         };
@@ -92,14 +106,15 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, dns_name(name));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        (params.not_before, params.not_after) = match kind {
-            Certificate::Expired => (date_time_ymd(2019, 1, 1), date_time_ymd(2020, 1, 1)),
-            Certificate::Good | Certificate::WrongName | Certificate::SelfSigned | Certificate::NewKey => {
-                (date_time_ymd(2024, 1, 1), date_time_ymd(2124, 1, 1))
-            }
-        };
+        (params.not_before, params.not_after) = (date_time_ymd(2024, 1, 1), date_time_ymd(2124, 1, 1));
+        if kind == Certificate::Expired {
+            (params.not_before, params.not_after) = (date_time_ymd(2019, 1, 1), date_time_ymd(2020, 1, 1));
+        }
+        if kind == Certificate::SelfSignedCa {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
         let certificate = match kind {
-            Certificate::SelfSigned => params.self_signed(&key),
+            Certificate::SelfSigned | Certificate::SelfSignedCa => params.self_signed(&key),
             Certificate::Good | Certificate::Expired | Certificate::WrongName | Certificate::NewKey => {
                 params.signed_by(&key, &self.issuer)
             }
@@ -108,7 +123,7 @@ impl Authority {
         if let (Certificate::Good, Some(path)) = (kind, key_path) {
             fs::write(path.with_extension("crt"), certificate.pem()).context("write the certificate")?;
         }
-        identity(&key, certificate.der().clone())
+        identity(&key, certificate.der().clone(), versions)
     }
 }
 
@@ -120,10 +135,19 @@ pub fn dns_name(name: &str) -> String {
 
 // === helpers ===
 
-fn identity(key: &KeyPair, certificate: CertificateDer<'static>) -> anyhow::Result<Identity> {
+fn identity(
+    key: &KeyPair,
+    certificate: CertificateDer<'static>,
+    versions: Versions,
+) -> anyhow::Result<Identity> {
     let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let (key_sha256, certificate_sha256) = (hex(&key.subject_public_key_info()), hex(&certificate));
-    let mut config = rustls::ServerConfig::builder()
+    let versions: &[&rustls::SupportedProtocolVersion] = match versions {
+        Versions::Both => &[&TLS13, &TLS12],
+        Versions::Only12 => &[&TLS12],
+        Versions::Only13 => &[&TLS13],
+    };
+    let mut config = rustls::ServerConfig::builder_with_protocol_versions(versions)
         .with_no_client_auth()
         .with_single_cert(vec![certificate], private)
         .context("use the certificate")?;
@@ -161,12 +185,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = Authority::open(folder.path()).unwrap();
         let ca = fs::read(first.ca_file()).unwrap();
-        let good = first.issue("n1", "127.0.0.1", Certificate::Good).unwrap();
+        let issue = |from: &Authority, name, kind| {
+            from.issue((name, "127.0.0.1"), kind, Versions::Both).unwrap().key_sha256
+        };
+        let good = issue(&first, "n1", Certificate::Good);
         let again = Authority::open(folder.path()).unwrap();
         assert_eq!(ca, fs::read(again.ca_file()).unwrap());
-        let same = |kind| again.issue("n1", "127.0.0.1", kind).unwrap().key_sha256 == good.key_sha256;
+        let same = |kind| issue(&again, "n1", kind) == good;
         assert!(same(Certificate::Good) && same(Certificate::Expired) && same(Certificate::SelfSigned));
         assert!(!same(Certificate::NewKey));
-        assert_ne!(again.issue("n2", "127.0.0.1", Certificate::Good).unwrap().key_sha256, good.key_sha256);
+        assert_ne!(issue(&again, "n2", Certificate::Good), good);
     }
 }
