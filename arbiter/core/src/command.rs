@@ -324,6 +324,10 @@ pub enum Command {
         incident: IncidentId,
         /// What the Node was like and what must go (kept from the first time in a re-fence).
         before: Released,
+        /// Readings made again for the last read, where the proof was older than 60 s or something spoke against it
+        /// since.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        again: Option<Box<OffReadings>>,
     },
     /// The taint was seen on the Node.
     TaintSeen {

@@ -20,6 +20,7 @@
 //! door into a decision), [`brake`] (limits), [`jobs`] (the only source of work), [`identity`] (whose BMC is it),
 //! [`fence`] (one fencing as a state machine), [`explain`] (a record as sentences).
 
+pub mod apply;
 pub mod brake;
 pub mod command;
 pub mod control_plane;
@@ -27,12 +28,16 @@ pub mod domain;
 pub mod evidence;
 pub mod fence;
 pub mod identity;
+pub mod jobs;
 pub mod last_read;
+pub mod pages;
 pub mod permit;
 pub mod phase;
 pub mod policy;
 pub mod proof;
+pub mod snapshot;
 pub mod state;
+pub mod status;
 pub mod steady;
 pub mod view;
 pub mod words;

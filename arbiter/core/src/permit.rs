@@ -8,8 +8,8 @@ use coroner_shared::machine_id::MachineId;
 use coroner_shared::names::EXCLUDE_LABEL;
 
 use crate::phase::HeldReason;
-use crate::policy::{Mode, Pin};
 use crate::policy::select::{Selected, policy_for};
+use crate::policy::{Mode, Pin};
 use crate::state::State;
 
 /// Who paused power commands for this node, if anybody: a person for everything or for the node, or its policy.
@@ -42,9 +42,12 @@ pub fn excluded(state: &State, node: &NodeName) -> bool {
 /// What stops an incident that was condemned under a policy: the policy is gone or in Observe, another one claims the
 /// node too, or the node opted out. Each acts as a pause of this node.
 pub fn stopped(state: &State, node: &NodeName) -> Option<HeldReason> {
-    if excluded(state, node) {
-        return Some(HeldReason::Excluded);
-    }
+    if excluded(state, node) { Some(HeldReason::Excluded) } else { observes(state, node) }
+}
+
+/// Why the node is in Observe, if it is: no policy in Enforce speaks for it, more than one selects it, or the policy
+/// that condemned it does no longer enforce.
+pub fn observes(state: &State, node: &NodeName) -> Option<HeldReason> {
     if let Some(terms) = state.open_incident(node).and_then(|(_, incident)| incident.terms.as_deref()) {
         match state.policies.get(&terms.name) {
             Some(policy) if policy.mode == Mode::Enforce => {}

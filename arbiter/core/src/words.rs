@@ -30,9 +30,7 @@ pub fn brake(brake: Brake) -> &'static str {
 pub fn brake_advice(brake: Brake) -> &'static str {
     match brake {
         Brake::InFlight => "Wait, or raise `brakes.inFlight` of every FencingPolicy in Enforce.",
-        Brake::PerDomain | Brake::PerDomain10m => {
-            "Check what the domain has in common (power, switch)."
-        }
+        Brake::PerDomain | Brake::PerDomain10m => "Check what the domain has in common (power, switch).",
         Brake::Budget => "Wait for its refill, or find out why so many nodes die.",
         Brake::Floor => "Bring fenced machines back, or raise `brakes.floor`.",
         Brake::Pace => "Nothing needs to be done.",

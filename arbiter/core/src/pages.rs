@@ -1,0 +1,173 @@
+//! What a person must be told now: standing conditions by name, each paged once while it stands. A page is a Warning
+//! kube event, a metric and a line of the status.
+
+use coroner_shared::id::NodeName;
+use coroner_shared::time::{Mono, Span};
+
+use crate::apply::return_waits_for;
+use crate::permit;
+use crate::phase::{Brake, HeldReason, Phase};
+use crate::policy::LifeTimings;
+use crate::state::{Incident, Node, State};
+use crate::words;
+
+/// A hold that may end by itself pages after this.
+pub const PATIENCE: Span = Span::from_secs(60);
+/// Leftovers that stay for so long are paged.
+pub const LEFTOVERS_PATIENCE: Span = Span::from_mins(10);
+
+/// A condition that a person must know of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// A stable word.
+    pub reason: String,
+    /// What happened, and what can be done.
+    pub text: String,
+}
+
+/// The conditions that stand for a node at this log time.
+pub fn standing(state: &State, name: &NodeName, node: &Node) -> Vec<Page> {
+    due(state, name, node).into_iter().filter(|(_, from)| *from <= state.now).map(|(page, _)| page).collect()
+}
+
+/// The conditions with the log time from which each is to be paged.
+pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mono)> {
+    let mut pages = Vec::new();
+    let mut page = |reason: &str, text: String, from: Mono| {
+        pages.push((Page { reason: reason.to_owned(), text }, from));
+    };
+    machine_of_another(state, name, node, &mut page);
+    let Some((_, incident)) = state.open_incident(name) else { return pages };
+    let timings = incident.terms.as_deref().map_or(LifeTimings::DEFAULT, |terms| terms.timings);
+    let since = node.phase_since;
+    match &node.phase {
+        Phase::Alive => {}
+        Phase::Held { why, .. } => {
+            let text = format!("{}. {}", words::hold(why), words::hold_advice(why));
+            page(&format!("Held{}", why.word()), text, since + patience(why));
+        }
+        Phase::Condemned { .. } => {
+            let text = "it is condemned, and its fence has not begun. See `coroner explain`.".to_owned();
+            page("CondemnedWaits", text, since + timings.stalled);
+        }
+        Phase::Fencing { intent, .. } => {
+            if let Some(why) = &intent.stalled {
+                let text = format!(
+                    "its fence makes no progress: {why}. Look at its BMC; if the machine is off, `coroner confirm-off`."
+                );
+                page("Stalled", text, since);
+            }
+        }
+        Phase::ProvenOff { last_read_failed, .. } => {
+            if let Some(failed) = last_read_failed {
+                let text = format!(
+                    "it is proven off and not released: {}. If the machine is off, `coroner confirm-off`.",
+                    failed.why
+                );
+                page("LastReadFailed", text, failed.since + PATIENCE);
+            }
+        }
+        Phase::Releasing { .. } => {
+            let text = "its taint could not be written for a minute. Look at the API server.".to_owned();
+            page("ReleaseWaits", text, since + PATIENCE);
+        }
+        Phase::Released { on_since, .. } => {
+            released(incident, *on_since, since, &timings, &mut page);
+        }
+        Phase::Returning { .. } => returning(state, name, incident, since, &timings, &mut page),
+    }
+    pages
+}
+
+/// Holds that wait for a person are paged at once, those that may pass after a minute.
+fn patience(why: &HeldReason) -> Span {
+    match why {
+        HeldReason::BmcSilent
+        | HeldReason::BmcNetworkSilent
+        | HeldReason::BmcUnclear(_)
+        | HeldReason::DomainDown
+        | HeldReason::ArbiterBlind
+        | HeldReason::SilentBeforeEnforce
+        | HeldReason::NotFenceable(_)
+        | HeldReason::Identity(_)
+        | HeldReason::MachineChanged { .. }
+        | HeldReason::Duplicate
+        | HeldReason::TwoNodes
+        | HeldReason::Brake(
+            Brake::Storm | Brake::RepeatOffender | Brake::ControlPlane | Brake::ArbiterHosts | Brake::Floor,
+        ) => Span::ZERO,
+        HeldReason::TooFewObservers
+        | HeldReason::HostAnswersOnly
+        | HeldReason::NetworkPartial
+        | HeldReason::ApiUnreadable
+        | HeldReason::KubeletAlive
+        | HeldReason::NotSeenYet
+        | HeldReason::Paused { .. }
+        | HeldReason::Observe
+        | HeldReason::PolicyConflict(_)
+        | HeldReason::Excluded
+        | HeldReason::Goodbye(_)
+        | HeldReason::FoundOnAgain
+        | HeldReason::Disputed
+        | HeldReason::Brake(
+            Brake::InFlight | Brake::PerDomain | Brake::PerDomain10m | Brake::Budget | Brake::Pace,
+        ) => PATIENCE,
+    }
+}
+
+/// Another machine than the pinned one, or another one than the agent's by the kubelet's word: whatever the phase.
+fn machine_of_another(
+    state: &State,
+    name: &NodeName,
+    node: &Node,
+    page: &mut impl FnMut(&str, String, Mono),
+) {
+    if matches!(node.phase, Phase::Held { .. }) {
+        return;
+    }
+    if let Err(why @ HeldReason::MachineChanged { .. }) = permit::fenceable(state, name) {
+        let text = format!("{}. {}", words::hold(&why), words::hold_advice(&why));
+        page("MachineChanged", text, Mono::default());
+    }
+}
+
+fn released(
+    incident: &Incident,
+    on_since: Option<Mono>,
+    since: Mono,
+    timings: &LifeTimings,
+    page: &mut impl FnMut(&str, String, Mono),
+) {
+    if let Some(on) = on_since {
+        let text =
+            "it was released, and its machine has been on for long without a boot that anybody knows. \
+                    Look at its console; `coroner fence` powers it off."
+                .to_owned();
+        page("OnButUnknown", text, on + timings.booting);
+    }
+    if !incident.leftovers_gone {
+        let text =
+            "pods or attachments of the released node do not go away. See `coroner explain`.".to_owned();
+        page("LeftoversStay", text, since + LEFTOVERS_PATIENCE);
+    }
+}
+
+fn returning(
+    state: &State,
+    name: &NodeName,
+    incident: &Incident,
+    since: Mono,
+    timings: &LifeTimings,
+    page: &mut impl FnMut(&str, String, Mono),
+) {
+    if incident.orphaned {
+        let text =
+            "our taint stands on it, and nobody remembers why (the arbiter was made anew). Reboot it, or \
+                    look at it and use `coroner return`."
+                .to_owned();
+        page("Orphaned", text, since);
+    }
+    let waits: Vec<String> = return_waits_for(state, name).into_iter().map(|w| w.what).collect();
+    let text = format!("it is on its way back and waits for {}. See `coroner return`.", waits.join(", "));
+    page("ReturnWaits", text, since + timings.booting);
+}
