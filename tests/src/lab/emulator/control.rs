@@ -182,3 +182,74 @@ pub async fn serve(listener: UnixListener, emulator: Arc<Emulator>) -> std::io::
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::BmcConfig;
+    use super::super::machine::SimMachine;
+    use super::*;
+
+    #[tokio::test]
+    async fn knobs_and_commands_go_over_the_socket_and_wrong_ones_are_refused_by_name() {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("password"), "canary\n").unwrap();
+        let config = |name: &str| BmcConfig {
+            name: name.to_owned(),
+            address: "127.0.0.1:0".parse().unwrap(),
+            uuid: format!("uuid-{name}"),
+            machine: name.to_owned(),
+            username: "u".to_owned(),
+            password_file: folder.path().join("password"),
+        };
+        let configs = [config("n1"), config("n2")];
+        let emulator = Emulator::start(&configs, folder.path(), |_| Arc::new(SimMachine::new())).unwrap();
+        let socket = folder.path().join("control.sock");
+        let _serving = tokio::spawn(serve(UnixListener::bind(&socket).unwrap(), Arc::new(emulator)));
+        let control = Control::new(&socket);
+
+        control.set("n1", json!({ "uuid": "zeros" })).await.unwrap();
+        let knobs = control.command(&Command::Knobs { bmc: "n1".to_owned() }).await.unwrap();
+        assert_eq!((&knobs["uuid"], &knobs["basic"]), (&json!("zeros"), &json!(true)));
+        for (line, word) in [
+            (r#"{"op":"set","bmc":"n1","knobs":{"uuuid":"zeros"}}"#, "uuuid"),
+            (r#"{"op":"set","bmc":"n3","knobs":{}}"#, "n3"),
+            (r#"{"op":"explode"}"#, "explode"),
+            ("hello", "expected"),
+        ] {
+            let error = control.line(line).await.unwrap_err().to_string();
+            assert!(error.contains(word), "{line}: {error}");
+        }
+        control.line(r#"{"op":"swap","a":"n1","b":"n2"}"#).await.unwrap();
+        control.line(r#"{"op":"die","bmc":"n2"}"#).await.unwrap();
+        let status = control.command(&Command::Status).await.unwrap();
+        let of = |name: &str| {
+            let all = status["bmcs"].as_array().unwrap();
+            let one = all.iter().find(|bmc| bmc["name"] == name).unwrap();
+            (one["seated"].clone(), one["up"].clone(), one["power"].clone())
+        };
+        assert_eq!(of("n1"), (json!("n2"), json!(true), json!("On")));
+        assert_eq!(of("n2"), (json!("n1"), json!(false), json!("On")));
+        assert!(!status.to_string().contains("canary"));
+        control.line(r#"{"op":"clear","bmc":"*"}"#).await.unwrap();
+        let knobs = control.command(&Command::Knobs { bmc: "n1".to_owned() }).await.unwrap();
+        assert_eq!(knobs["uuid"], json!("right"));
+    }
+
+    #[test]
+    fn every_command_survives_its_way_over_the_socket() {
+        let bmc = || "n1".to_owned();
+        for command in [
+            Command::Status,
+            Command::Restart { bmc: bmc(), down_ms: 1, says_off_ms: 2 },
+            Command::Live { bmc: bmc(), says_off_ms: 3 },
+            Command::DropSessions { bmc: bmc(), after_ms: 4 },
+            Command::Password { bmc: bmc(), username: None, password: "p".to_owned() },
+            Command::Swap { a: bmc(), b: bmc(), certificates: true, accounts: false },
+            Command::Unswap,
+        ] {
+            let line = serde_json::to_string(&command).unwrap();
+            assert_eq!(serde_json::from_str::<Command>(&line).unwrap(), command, "{line}");
+        }
+    }
+}
