@@ -12,13 +12,17 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
+use crate::bmc_guard::Guard;
+use crate::clock;
 use crate::k8s::convert;
 use crate::k8s::types::{self, MachineBindingSpec};
 
 /// The bindings as watched.
 pub type Specs = BTreeMap<NodeName, MachineBindingSpec>;
-/// User name and password by the Secret's name.
-type LogIns = BTreeMap<String, (String, Zeroizing<String>)>;
+/// User name and password, and the Secret's version.
+type LogIn = (String, Zeroizing<String>, String);
+/// The last ones read, by the Secret's name.
+type LogIns = BTreeMap<String, LogIn>;
 
 /// How long a BMC may take while it is polled. Longer than any healthy answer, short enough that silence is noticed.
 const TIMEOUTS: Timeouts = Timeouts {
@@ -36,6 +40,7 @@ pub struct Opener {
     secrets: Api<KubeSecret>,
     /// The last log-in read of each Secret, for when the API server cannot be asked.
     last: Arc<Mutex<LogIns>>,
+    guard: Guard,
 }
 
 // === impl Opener ===
@@ -43,7 +48,7 @@ pub struct Opener {
 impl Opener {
     /// An opener over the watched bindings.
     pub fn new(client: Client, namespace: &str, specs: watch::Receiver<Arc<Specs>>) -> Self {
-        Self { specs, secrets: Api::namespaced(client, namespace), last: Arc::default() }
+        Self { specs, secrets: Api::namespaced(client, namespace), last: Arc::default(), guard: Guard::default() }
     }
 
     /// Wakes when a binding changes.
@@ -62,21 +67,23 @@ impl Opener {
     /// No binding, a wrong one, or no credentials; in words for people, without secrets.
     pub async fn open(&self, node: &NodeName) -> Result<Box<dyn Bmc>, String> {
         let spec = self.specs.borrow().get(node).cloned().ok_or_else(|| format!("node {node} has no MachineBinding"))?;
-        let (username, password) = self.log_in(&spec.credentials.secret_name).await?;
+        let secret = &spec.credentials.secret_name;
+        let (username, password, version) = self.log_in(secret).await?;
+        self.guard.permit(secret, &version, node, clock::now())?;
         let config = RedfishConfig::new(RedfishSettings {
             address: spec.redfish.address.clone(),
             system_hint: spec.redfish.system_hint.clone(),
             username,
             password: Secret::new(password.to_string()),
             trust: trust(&spec)?,
-            quirks: Quirks::default(),
+            quirks: quirks(&spec),
             timeouts: TIMEOUTS,
         });
         let config = config.map_err(|e| format!("MachineBinding {node}: {e}"))?;
-        Ok(Box::new(Redfish::new(config)))
+        Ok(Box::new(self.guard.wrap(Box::new(Redfish::new(config)), secret, node)))
     }
 
-    async fn log_in(&self, name: &str) -> Result<(String, Zeroizing<String>), String> {
+    async fn log_in(&self, name: &str) -> Result<LogIn, String> {
         // A dead API server must not stop a fence that needs none; the last log-in read is used then.
         let read = tokio::time::timeout(Duration::from_secs(2), self.secrets.get(name)).await;
         let secret = match read {
@@ -93,10 +100,24 @@ impl Opener {
             let bytes = secret.data.as_ref().and_then(|d| d.get(key)).ok_or_else(|| format!("Secret {name} has no key {key}"))?;
             String::from_utf8(bytes.0.clone()).map(Zeroizing::new).map_err(|_| format!("key {key} of Secret {name} is not text"))
         };
-        let log_in = (value("username")?.to_string(), value("password")?);
+        let version = secret.metadata.resource_version.clone().unwrap_or_default();
+        let log_in = (value("username")?.to_string(), value("password")?, version);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), log_in.clone());
         Ok(log_in)
     }
+}
+
+/// Those quirks that are the driver's; the others are the core's.
+fn quirks(spec: &MachineBindingSpec) -> Quirks {
+    let names = spec.quirks.iter().map(|quirk| match quirk {
+        types::QuirkName::Cached => "cached",
+        types::QuirkName::FewSessions => "few-sessions",
+        types::QuirkName::BasicOnly => "basic-only",
+        types::QuirkName::NoBasic => "no-basic",
+        types::QuirkName::Tls12Only => "tls12-only",
+        types::QuirkName::SessionsSurviveRestart => "sessions-survive-restart",
+    });
+    names.filter_map(coroner_bmc::Quirk::from_name).collect()
 }
 
 fn trust(spec: &MachineBindingSpec) -> Result<Trust, String> {

@@ -8,20 +8,25 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coroner_arbiter_core::identity::{self, IdentityVerdict, NodeSide};
+use coroner_arbiter_core::jobs::BmcKnown;
 use coroner_arbiter_core::policy::Pin;
+use coroner_arbiter_core::policy::select::{Selected, policy_for};
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::steady::{BmcTrack, ReadFailure};
 use coroner_arbiter_core::view::{BmcRead, BmcView};
-use coroner_bmc::{Bmc, BmcError};
+use coroner_bmc::Bmc;
 use coroner_shared::bmc::{IdentityFacts, Power, PowerReading};
 use coroner_shared::id::{NodeName, ReplicaId};
 use coroner_shared::machine_id::MachineId;
 use coroner_shared::time::{Mono, Span};
-use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::bmc_open::Opener;
 use crate::clock;
 use crate::replica::ReplicaHandle;
+
+/// How often the power state is read where no single policy says.
+const POWER_POLL: Span = Span::from_secs(30);
 
 /// The driver of a warm session, and whether identity was judged in it.
 pub struct Warm {
@@ -49,7 +54,8 @@ pub struct Entry {
     track: Mutex<Option<BmcTrack>>,
     seen: Mutex<Seen>,
     wanted: watch::Sender<Option<Mono>>,
-    changed: Notify,
+    /// The binding is gone or another one.
+    over: watch::Sender<bool>,
 }
 
 /// All BMCs of this replica.
@@ -57,7 +63,7 @@ pub struct Entry {
 pub struct BmcPool {
     handle: ReplicaHandle,
     opener: Opener,
-    entries: Arc<Mutex<BTreeMap<NodeName, (String, Arc<Entry>, tokio::task::AbortHandle)>>>,
+    entries: Arc<Mutex<BTreeMap<NodeName, (String, Arc<Entry>)>>>,
 }
 
 // === impl BmcPool ===
@@ -89,28 +95,33 @@ impl BmcPool {
             let Some(spec) = self.opener.spec_hash(node) else { continue };
             let version = format!("{spec} {:?}", binding.pin);
             match entries.remove(node) {
-                Some((same, entry, task)) if same == version => {
-                    keep.insert(node.clone(), (same, entry, task));
+                Some((same, entry)) if same == version => {
+                    keep.insert(node.clone(), (same, entry));
                 }
                 old => {
-                    if let Some((_, _, task)) = old {
-                        task.abort();
+                    // The old one logs out by itself once it sees that it is over.
+                    if let Some((_, entry)) = old {
+                        entry.over.send_replace(true);
                     }
                     let entry = Arc::new(Entry::new(node.clone(), binding.pin.clone()));
-                    let poll = poll(self.handle.clone(), self.opener.clone(), Arc::clone(&entry));
-                    let task = tokio::spawn(poll).abort_handle();
-                    keep.insert(node.clone(), (version, entry, task));
+                    tokio::spawn(poll(self.handle.clone(), self.opener.clone(), Arc::clone(&entry)));
+                    keep.insert(node.clone(), (version, entry));
                 }
             }
         }
-        for (_, (_, _, task)) in std::mem::replace(&mut *entries, keep) {
-            task.abort();
+        for (_, (_, entry)) in std::mem::replace(&mut *entries, keep) {
+            entry.over.send_replace(true);
         }
     }
 
     /// The entry of a node, if it has a binding.
     pub fn entry(&self, node: &NodeName) -> Option<Arc<Entry>> {
-        lock(&self.entries).get(node).map(|(_, entry, _)| Arc::clone(entry))
+        lock(&self.entries).get(node).map(|(_, entry)| Arc::clone(entry))
+    }
+
+    /// What opens drivers.
+    pub fn opener(&self) -> &Opener {
+        &self.opener
     }
 
     /// Opens a further driver to a node's BMC, beside the warm one.
@@ -123,7 +134,7 @@ impl BmcPool {
 
     /// Says which nodes are suspects and since when they have failed; their BMCs are read every half second.
     pub fn want(&self, suspects: &BTreeMap<NodeName, Mono>) {
-        for (node, (_, entry, _)) in lock(&self.entries).iter() {
+        for (node, (_, entry)) in lock(&self.entries).iter() {
             let wanted = suspects.get(node).copied();
             entry.wanted.send_if_modified(|old| {
                 let changed = old.is_some() != wanted.is_some();
@@ -174,7 +185,7 @@ impl Entry {
             track: Mutex::new(pin.map(BmcTrack::new)),
             seen: Mutex::default(),
             wanted: watch::Sender::new(None),
-            changed: Notify::new(),
+            over: watch::Sender::new(false),
         }
     }
 
@@ -186,6 +197,12 @@ impl Entry {
     /// Works on the track.
     pub fn with_track<T>(&self, work: impl FnOnce(&mut BmcTrack) -> T) -> Option<T> {
         lock(&self.track).as_mut().map(work)
+    }
+
+    /// What the track knows when a fence begins.
+    pub fn known(&self, now: Mono) -> BmcKnown {
+        let known = |t: &mut BmcTrack| BmcKnown { steady: t.steady(now), shown: t.shown().cloned(), off_for: t.off_for(now) };
+        self.with_track(known).unwrap_or_default()
     }
 
     /// Takes the warm session for a while; polling waits.
@@ -211,7 +228,6 @@ impl Entry {
     pub fn note_power(&self, reading: &PowerReading, now: Mono) {
         self.with_track(|t| t.read(now, reading));
         lock(&self.seen).power = Some((reading.power.clone(), now));
-        self.changed.notify_waiters();
     }
 
     /// Notes a failure.
@@ -219,7 +235,6 @@ impl Entry {
         let failure = if no_answer { ReadFailure::NoAnswer } else { ReadFailure::Unclear(error.to_owned()) };
         self.with_track(|t| t.failed(now, took, failure));
         lock(&self.seen).error = Some((error.to_owned(), now));
-        self.changed.notify_waiters();
     }
 }
 
@@ -271,32 +286,31 @@ pub fn fleet(state: &State) -> BTreeMap<NodeName, MachineId> {
     members.collect()
 }
 
-/// Whether an error means that nothing answered at all.
-pub fn no_answer(error: &BmcError) -> bool {
-    matches!(error.class(), "timeout" | "connection-refused" | "unreachable" | "broken" | "resolve")
-}
-
-/// Polls one BMC for ever: it is aborted when its binding changes.
+/// Polls one BMC until its binding is over, then logs out.
 async fn poll(handle: ReplicaHandle, opener: Opener, entry: Arc<Entry>) {
     let mut wanted = entry.wanted.subscribe();
-    loop {
+    let mut over = entry.over.subscribe();
+    while !*over.borrow() {
         let state = handle.published().state;
-        let power_poll = coroner_arbiter_core::policy::select::power_poll_for(&state, &entry.node);
+        let power_poll = match policy_for(&state, &entry.node) {
+            Selected::One(policy) => policy.power_poll,
+            Selected::None | Selected::Conflict(_) => POWER_POLL,
+        };
         let suspect = wanted.borrow_and_update().is_some();
         let due = entry.with_track(|t| t.next_poll(suspect, power_poll)).flatten();
-        let wait = due.map_or(Span::from_secs(5), |due| due.since(clock::now())).min(Span::from_secs(5));
-        let sleep = tokio::time::sleep(wait.into());
-        if wait > Span::ZERO {
-            tokio::select! {
-                () = sleep => {}
-                changed = wanted.changed() => if changed.is_err() { return },
-            }
-            if due.is_none_or(|due| clock::now() < due) {
-                continue;
-            }
+        let left = due.map(|due| due.since(clock::now()));
+        if left == Some(Span::ZERO) {
+            read_once(&handle, &opener, &entry).await;
+            continue;
         }
-        read_once(&handle, &opener, &entry).await;
+        let wait = left.unwrap_or(Span::from_secs(5)).min(Span::from_secs(5));
+        tokio::select! {
+            () = tokio::time::sleep(wait.into()) => {}
+            _ = wanted.changed() => {}
+            _ = over.changed() => {}
+        }
     }
+    entry.borrow().await.close().await;
 }
 
 /// One reading over the warm session, identifying first where that was not yet done in it.
@@ -328,7 +342,7 @@ async fn read_once(handle: &ReplicaHandle, opener: &Opener, entry: &Entry) {
                 entry.note_identity(&facts, Some(&verdict), clock::now());
             }
             Err(error) => {
-                failed(&error.full(), no_answer(&error));
+                failed(&error.full(), error.no_answer());
                 warm.close().await;
                 return pause(&entry.wanted).await;
             }
@@ -339,7 +353,7 @@ async fn read_once(handle: &ReplicaHandle, opener: &Opener, entry: &Entry) {
     match driver.power_state(&pin.member).await {
         Ok(reading) => entry.note_power(&reading, clock::now()),
         Err(error) => {
-            failed(&error.full(), no_answer(&error));
+            failed(&error.full(), error.no_answer());
             warm.close().await;
             pause(&entry.wanted).await;
         }

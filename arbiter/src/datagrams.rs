@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use coroner_arbiter_core::observers;
 use coroner_arbiter_core::state::{Member, State};
-use coroner_arbiter_core::witness::{CheckedAnswer, CheckedBatch, Proven};
-use coroner_shared::beacon::AskProbe;
+use coroner_arbiter_core::witness::checked::{CheckedAnswer, CheckedBatch, Proven};
+use coroner_shared::beacon::{AskProbe, SignedBeacon};
 use coroner_shared::id::{ClusterId, NodeName, NodeUid, ReplicaId};
 use coroner_shared::keys::SecretKey;
 use coroner_shared::names::PORT_PEER;
@@ -100,26 +100,39 @@ impl Datagrams {
             return Err("rate");
         }
         let message = verify_either(datagram, member, self.cluster)?;
-        self.dispatch(message, uid, member, from, state).await
+        self.dispatch(message, uid, member, from, state, uids).await
     }
 
-    async fn dispatch(&self, message: Message, uid: NodeUid, member: &Member, from: SocketAddr, state: &State) -> Result<(), &'static str> {
+    async fn dispatch(
+        &self,
+        message: Message,
+        uid: NodeUid,
+        member: &Member,
+        from: SocketAddr,
+        state: &State,
+        uids: &HashMap<NodeUid, NodeName>,
+    ) -> Result<(), &'static str> {
         let term = self.published.borrow().term;
+        // A forwarded beacon is proven by the key of the node it speaks for, whoever forwards it.
+        let prove = |subject: &NodeUid, signed: &SignedBeacon| {
+            let member = uids.get(subject).and_then(|name| state.nodes.get(name)?.member.as_ref())?;
+            Proven::verify(signed, member, self.cluster).ok()
+        };
         let heard = match message {
             Message::Status(status) => {
                 let beacon = Proven::verify(&status.beacon, member, self.cluster).map_err(|_| "beacon")?;
-                let slice = self.slice_version(state, &uid);
+                let slice = uids.get(&uid).and_then(|name| observers::slice_for(state, self.cluster, name)).map_or(0, |s| s.version);
                 self.send(from, &Message::StatusAck { term, slice }).await;
-                Heard::Status { node: uid, status: Box::new(status), beacon, from: from.ip() }
+                Heard::Status { status: Box::new(status), beacon, from: from.ip() }
             }
             Message::Reports(batch) => {
                 let number = batch.number;
-                let batch = CheckedBatch::verify(batch, state, self.cluster).map_err(|_| "report")?;
+                let batch = CheckedBatch::check(&batch, prove);
                 self.send(from, &Message::ReportsAck { number, term }).await;
                 Heard::Reports { node: uid, batch }
             }
             Message::ProbeAnswer(answer) => {
-                let answer = CheckedAnswer::verify(answer, state, self.cluster).map_err(|_| "probe-answer")?;
+                let answer = CheckedAnswer::check(&answer, prove);
                 Heard::Answer { node: uid, answer }
             }
             Message::Beacon(_)
@@ -131,11 +144,6 @@ impl Datagrams {
             | Message::AskProbe(_) => return Err("not-for-a-replica"),
         };
         if self.hearing.take(heard) { Ok(()) } else { Err("queue") }
-    }
-
-    fn slice_version(&self, state: &State, uid: &NodeUid) -> u64 {
-        let name = state.nodes.iter().find(|(_, n)| n.member.as_ref().is_some_and(|m| m.uid == *uid)).map(|(name, _)| name);
-        name.and_then(|name| observers::slice_for(state, self.cluster, name)).map_or(0, |s| s.version)
     }
 
     async fn send(&self, to: SocketAddr, message: &Message) {

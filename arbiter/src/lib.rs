@@ -10,10 +10,11 @@
 //!
 //! Files in reading order: [`args`], [`run`], [`birth`] and [`pki`] (who a replica is), [`replica`] and [`store`] (the
 //! one owner of the log), [`transport`] and [`serve`], [`datagrams`], [`ingress`] and [`hearing`] (what is heard),
-//! [`propose`], [`executor`], [`bmc_pool`] and [`bmc_open`], [`k8s`], [`shown`], [`people`] and [`telemetry`].
+//! [`propose`], [`executor`], [`bmc_pool`], [`bmc_open`] and [`bmc_guard`], [`k8s`], [`shown`], [`people`] and [`telemetry`].
 
 pub mod args;
 pub mod birth;
+pub mod bmc_guard;
 pub mod bmc_open;
 pub mod bmc_pool;
 pub mod clock;

@@ -192,7 +192,7 @@ impl<S: LogStore> Replica<S> {
         let log = match store.load().map_err(failed)? {
             Some(log) => log,
             None => {
-                let first = first_log(bootstrap);
+                let first = first_log(bootstrap).map_err(|e| unreadable(id, &e))?;
                 let batch = Batch { hard_state: Some(&first.hard_state), received: Some(&first.snapshot), ..Batch::default() };
                 store.write(&batch).map_err(failed)?;
                 first
@@ -464,7 +464,8 @@ impl<S: LogStore> Replica<S> {
         let term = raft::Storage::term(self.node.store(), self.applied).map_err(failed)?;
         let keep_from = self.applied.saturating_sub(TRAILING).max(self.node.store().base().index);
         let base = Base { index: keep_from, term: raft::Storage::term(self.node.store(), keep_from).map_err(failed)? };
-        let snapshot = make_snapshot(&self.state, self.applied, term, self.node.store().conf_state());
+        let snapshot = make_snapshot(&self.state, self.applied, term, self.node.store().conf_state())
+            .map_err(|e| unreadable(self.config.id, &e))?;
         let hard_state = self.node.store().hard_state().clone();
         let batch = Batch { hard_state: Some(&hard_state), made: Some((&snapshot, base)), ..Batch::default() };
         self.store.write(&batch).map_err(|source| Fatal::Store { id: self.config.id, source })?;
@@ -477,25 +478,29 @@ impl<S: LogStore> Replica<S> {
 // === helpers ===
 
 /// The same synthetic snapshot on every first replica: index 1, term 1, all members.
-fn first_log(bootstrap: &Bootstrap) -> Loaded {
+fn first_log(bootstrap: &Bootstrap) -> Result<Loaded, snapshot::SnapshotError> {
     let conf_state = ConfState { voters: bootstrap.members.iter().map(|id| id.get()).collect(), ..ConfState::default() };
-    let snapshot = make_snapshot(&bootstrap.state, 1, 1, &conf_state);
+    let snapshot = make_snapshot(&bootstrap.state, 1, 1, &conf_state)?;
     let hard_state = HardState { term: 1, commit: 1, ..HardState::default() };
-    Loaded { hard_state, snapshot, base: Base { index: 1, term: 1 }, entries: Vec::new() }
+    Ok(Loaded { hard_state, snapshot, base: Base { index: 1, term: 1 }, entries: Vec::new() })
 }
 
-fn make_snapshot(state: &State, index: u64, term: u64, conf_state: &ConfState) -> Snapshot {
+fn make_snapshot(state: &State, index: u64, term: u64, conf_state: &ConfState) -> Result<Snapshot, snapshot::SnapshotError> {
     let mut made = Snapshot::default();
     let meta = made.mut_metadata();
     meta.index = index;
     meta.term = term;
     meta.set_conf_state(conf_state.clone());
-    made.data = snapshot::to_bytes(state).into();
-    made
+    made.data = snapshot::to_bytes(state)?.into();
+    Ok(made)
 }
 
 fn decode_state(id: ReplicaId, from: &Snapshot) -> Result<State, Fatal> {
-    snapshot::from_bytes(&from.data).map_err(|e| Fatal::Unreadable { id, what: "a snapshot".to_owned(), why: e.to_string() })
+    snapshot::from_bytes(&from.data).map_err(|e| unreadable(id, &e))
+}
+
+fn unreadable(id: ReplicaId, error: &snapshot::SnapshotError) -> Fatal {
+    Fatal::Unreadable { id, what: "a snapshot".to_owned(), why: error.to_string() }
 }
 
 fn collect_messages(messages: impl Iterator<Item = Message>, turn: &mut Turn) {

@@ -14,7 +14,7 @@ use coroner_shared::time::{Mono, Span};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::Tools;
-use crate::bmc_pool::{Entry, Warm, fleet, no_answer, node_side};
+use crate::bmc_pool::{Entry, Warm, fleet, node_side};
 use crate::clock;
 
 /// One fence under way.
@@ -47,11 +47,10 @@ pub(super) async fn run(tools: &Tools, job: &Job, fence: &FenceJob, mut cancelle
         return tokio::time::sleep(Duration::from_millis(500)).await;
     };
     let first = entry.borrow().await;
-    let now = clock::now();
-    let (steady, off_for) = entry.with_track(|t| (t.steady(now), t.off_for(now))).unwrap_or_default();
-    let shown = entry.with_track(|t| t.shown().cloned()).flatten();
+    let known = entry.known(clock::now());
+    let steady = known.steady;
     let state = tools.proposer.published().state;
-    let Some(order) = jobs::fence_order(&state, fence, steady, shown, off_for) else { return };
+    let Some(order) = jobs::fence_order(&state, fence, known) else { return };
     tracing::info!(%node, incident = %fence.life.incident, class = fence.class.word(), steady, "fencing begins");
     let told = Told { paused: order.paused, ..Told::default() };
     let mut performing = Performing { tools, job, fence, entry, first, second: None, told };
@@ -151,7 +150,7 @@ impl Performing<'_> {
                 Ok(Identified { facts, login })
             }
             Err(error) => {
-                self.entry.note_failure(&error.full(), no_answer(&error), now.since(asked), now);
+                self.entry.note_failure(&error.full(), error.no_answer(), now.since(asked), now);
                 Err(error.full())
             }
         }
@@ -172,7 +171,7 @@ impl Performing<'_> {
                 Ok((reading, login))
             }
             Err(error) => {
-                self.entry.note_failure(&error.full(), no_answer(&error), now.since(asked), now);
+                self.entry.note_failure(&error.full(), error.no_answer(), now.since(asked), now);
                 Err(error.full())
             }
         }

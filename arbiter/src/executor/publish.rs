@@ -47,9 +47,9 @@ fn incident_copy(published: &Published, id: &IncidentId) -> Option<(IncidentSpec
         machine_id: life.machine.to_string(),
         boot_id: life.boot.to_string(),
     };
-    let proof = incident.proven_by.as_ref().map(|by| ProofStatus {
-        kind: by.kind().to_owned(),
-        person: by.person().map(str::to_owned),
+    let proof = incident.proven_by.as_ref().map(|by| {
+        let (kind, person) = by.split_once(" by ").map_or((by.as_str(), None), |(kind, who)| (kind, Some(who.to_owned())));
+        ProofStatus { kind: kind.to_owned(), person }
     });
     let copy = IncidentStatus {
         phase: summary.phase,

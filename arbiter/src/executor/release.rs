@@ -9,7 +9,7 @@ use coroner_arbiter_core::jobs::{
     self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob, WriteReleaseJob,
 };
 use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
-use coroner_arbiter_core::phase::{FenceProof, OffReadings, Released};
+use coroner_arbiter_core::phase::{OffReadings, Released};
 use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
 use coroner_arbiter_core::proof::ProofNeeds;
 use coroner_arbiter_core::{identity, permit};
@@ -40,8 +40,9 @@ pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
             Err(error) => return complain(tools, life, &error).await,
         },
     };
-    let command = match last_read(tools, job, life, &release.proof, release.pin.as_ref()).await {
-        LastReadVerdict::Good => Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before },
+    let (verdict, again) = last_read(tools, job, release).await;
+    let command = match verdict {
+        LastReadVerdict::Good => Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before, again },
         LastReadVerdict::On => Command::LastReadOn { node: life.node.clone(), incident: life.incident.clone() },
         LastReadVerdict::Redo(why) | LastReadVerdict::Failed(why) => {
             Command::LastReadFailed { node: life.node.clone(), incident: life.incident.clone(), why }
@@ -58,13 +59,13 @@ pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
     let life = &write.life;
     let subject = subject(life);
     let digest = digest(tools, life);
-    let pin = tools.proposer.published().state.bindings.get(&life.node).and_then(|b| b.pin.clone());
+    let release = as_release(tools, write);
     for _ in 0..CONFLICTS_MAX {
         let node = match tools.writer.node(&subject).await {
             Ok(node) => node,
             Err(error) => return complain(tools, life, &error).await,
         };
-        let verdict = last_read(tools, job, life, &write.proof, pin.as_ref()).await;
+        let (verdict, _) = last_read(tools, job, &release).await;
         if verdict != LastReadVerdict::Good {
             tracing::warn!(node = %life.node, ?verdict, "the taint is not written: the last read does not permit it");
             return tokio::time::sleep(LOOK).await;
@@ -211,24 +212,34 @@ pub(super) async fn give_back(tools: &Tools, back: &ReturnJob) {
 
 // === the last read ===
 
-/// Reads the power state once more and judges it; makes the proof's readings again where one does not do.
-async fn last_read(tools: &Tools, job: &Job, life: &Life, proof: &FenceProof, pin: Option<&Pin>) -> LastReadVerdict {
-    let first = one_last_read(tools, life, proof, pin, None).await;
-    let (LastReadVerdict::Redo(why), Some(pin)) = (&first, pin) else { return first };
-    tracing::info!(node = %life.node, why, "the proof's readings are made again");
-    match read_again(tools, job, life).await {
-        Ok((readings, at)) => one_last_read(tools, life, proof, Some(pin), Some((&readings, at))).await,
-        Err(verdict) => verdict,
+/// What a last read needs, from a release that has begun already.
+fn as_release(tools: &Tools, write: &WriteReleaseJob) -> ReleaseJob {
+    let state = tools.proposer.published().state;
+    let binding = state.bindings.get(&write.life.node);
+    ReleaseJob {
+        life: write.life.clone(),
+        proof: write.proof.clone(),
+        kept: Some(write.released.clone()),
+        pin: binding.and_then(|b| b.pin.clone()),
+        cached: binding.is_some_and(|b| b.quirks.contains(&Quirk::Cached)),
     }
 }
 
-async fn one_last_read(
-    tools: &Tools,
-    life: &Life,
-    proof: &FenceProof,
-    pin: Option<&Pin>,
-    again: Option<(&OffReadings, Mono)>,
-) -> LastReadVerdict {
+/// Reads the power state once more and judges it; makes the proof's readings again where one does not do, and gives
+/// them too.
+async fn last_read(tools: &Tools, job: &Job, release: &ReleaseJob) -> (LastReadVerdict, Option<Box<OffReadings>>) {
+    let first = one_last_read(tools, release, None).await;
+    let LastReadVerdict::Redo(why) = &first else { return (first, None) };
+    tracing::info!(node = %release.life.node, why, "the proof's readings are made again");
+    match read_again(tools, job, release).await {
+        Ok((readings, at)) => (one_last_read(tools, release, Some((&readings, at))).await, Some(Box::new(readings))),
+        Err(verdict) => (verdict, None),
+    }
+}
+
+async fn one_last_read(tools: &Tools, release: &ReleaseJob, again: Option<(&OffReadings, Mono)>) -> LastReadVerdict {
+    let ReleaseJob { life, proof, kept: _, pin, cached } = release;
+    let (pin, cached) = (pin.as_ref(), *cached);
     let asked = clock::now();
     let reading = match pin {
         Some(_) => read_power(tools, life, pin).await,
@@ -238,7 +249,6 @@ async fn one_last_read(
     let published = tools.proposer.published();
     let proven_ago = log_age(&published, proof.at(), now);
     let since = |at: Mono| now.since(at) < proven_ago;
-    let cached = published.state.bindings.get(&life.node).is_some_and(|b| b.quirks.contains(&Quirk::Cached));
     let needs = pin.map(|pin| ProofNeeds { pin, machine: life.incarnation.machine, cached, answer: None });
     let steady = tools.bmcs.entry(&life.node).and_then(|e| e.with_track(|t| t.steady(now))).unwrap_or(false);
     judge(&LastRead {
@@ -276,21 +286,19 @@ async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<Pow
             Ok(reading)
         }
         Err(error) => {
-            entry.note_failure(&error.full(), crate::bmc_pool::no_answer(&error), Span::ZERO, clock::now());
+            entry.note_failure(&error.full(), error.no_answer(), Span::ZERO, clock::now());
             Err(error.full())
         }
     }
 }
 
 /// Drives a fence that only reads: the proof's readings, made again.
-async fn read_again(tools: &Tools, job: &Job, life: &Life) -> Result<(OffReadings, Mono), LastReadVerdict> {
+async fn read_again(tools: &Tools, job: &Job, release: &ReleaseJob) -> Result<(OffReadings, Mono), LastReadVerdict> {
+    let life = &release.life;
     let failed = |why: &str| LastReadVerdict::Failed(why.to_owned());
-    let now = clock::now();
     let state = tools.proposer.published().state;
     let entry = tools.bmcs.entry(&life.node).ok_or_else(|| failed("the node has no binding"))?;
-    let (steady, off_for) = entry.with_track(|t| (t.steady(now), t.off_for(now))).unwrap_or_default();
-    let shown = entry.with_track(|t| t.shown().cloned()).flatten();
-    let order = jobs::again_order(&state, life, steady, shown, off_for).ok_or_else(|| failed("the binding is not verified"))?;
+    let order = jobs::again_order(&state, release, entry.known(clock::now())).ok_or_else(|| failed("the binding is not verified"))?;
     let pin = order.pin.clone();
     let mut fence = Fence::new(order);
     let mut first = tools.bmcs.open(&life.node).await.map_err(|why| failed(&why))?;

@@ -138,9 +138,11 @@ pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding), Vec<Wro
         quirks: spec
             .quirks
             .iter()
-            .map(|q| match q {
-                QuirkName::Cached => Quirk::Cached,
-                QuirkName::FewSessions => Quirk::FewSessions,
+            .filter_map(|quirk| match quirk {
+                QuirkName::Cached => Some(Quirk::Cached),
+                QuirkName::FewSessions => Some(Quirk::FewSessions),
+                // The driver's own.
+                QuirkName::BasicOnly | QuirkName::NoBasic | QuirkName::Tls12Only | QuirkName::SessionsSurviveRestart => None,
             })
             .collect(),
         pin: None,

@@ -35,6 +35,7 @@ pub struct Condition {
     group = "coroner.dev",
     version = "v1alpha1",
     kind = "MachineBinding",
+    derive = "PartialEq",
     plural = "machinebindings",
     shortname = "mb",
     status = "MachineBindingStatus",
@@ -54,7 +55,7 @@ pub struct MachineBindingSpec {
     pub credentials: Credentials,
     /// How the BMC's certificate is checked. There is no way not to.
     pub tls: Tls,
-    /// Named ways in which this BMC differs: `cached`, `fewSessions`.
+    /// Named ways in which this BMC differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quirks: Vec<QuirkName>,
     /// The network the BMC is on: when a BMC is silent, its neighbours on the same network show whether the network is.
@@ -119,6 +120,14 @@ pub enum QuirkName {
     Cached,
     /// It has few sessions: only the leader polls it.
     FewSessions,
+    /// It takes no session log-in: Basic only. A late power command cannot be cut off then.
+    BasicOnly,
+    /// Never send the password with each request; without a session service the BMC is an error.
+    NoBasic,
+    /// Its TLS 1.3 is broken: 1.2 only.
+    Tls12Only,
+    /// Session tokens outlive a restart of the BMC, so they show nothing about one.
+    SessionsSurviveRestart,
 }
 
 /// What we know of the BMC.
@@ -173,6 +182,7 @@ pub struct IdentityStatus {
     group = "coroner.dev",
     version = "v1alpha1",
     kind = "FencingPolicy",
+    derive = "PartialEq",
     plural = "fencingpolicies",
     shortname = "fp",
     status = "FencingPolicyStatus",

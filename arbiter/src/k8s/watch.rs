@@ -12,7 +12,7 @@ use coroner_shared::time::{Mono, Span};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
-use kube::core::PartialObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, metadata_watcher};
 use kube::{Api, Client, Resource};
@@ -115,14 +115,19 @@ pub fn start(client: &Client, tasks: &mut tokio::task::JoinSet<&'static str>) ->
     let (leases, leases_out) = watch::channel(Arc::new(Leases::default()));
     tasks.spawn(named("watch of Nodes", keep(watcher(nodes_api, config()), nodes, convert::facts)));
     let all: Api<FencingPolicy> = Api::all(client.clone());
-    tasks.spawn(named("watch of FencingPolicies", keep(watcher(all, config()), policies, |p| Some(p.clone()))));
+    tasks.spawn(named("watch of FencingPolicies", keep(watcher(all, config()), policies, |p| Some(FencingPolicy { metadata: written(&p.metadata), spec: p.spec.clone(), status: None }))));
     let all: Api<MachineBinding> = Api::all(client.clone());
-    tasks.spawn(named("watch of MachineBindings", keep(watcher(all, config()), bindings, |b| Some(b.clone()))));
+    tasks.spawn(named("watch of MachineBindings", keep(watcher(all, config()), bindings, |b| Some(MachineBinding { metadata: written(&b.metadata), spec: b.spec.clone(), status: None }))));
     let leases = Arc::new(leases);
     let all: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
     tasks.spawn(named("watch of Leases", keep_leases(metadata_watcher(all, config()), Arc::clone(&leases))));
     tasks.spawn(named("probe of the API server", probe(client.clone(), leases)));
     Watched { nodes: nodes_out, policies: policies_out, bindings: bindings_out, leases: leases_out }
+}
+
+/// What an operator wrote of the metadata, so that our own writes of a status wake nobody.
+fn written(metadata: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta { name: metadata.name.clone(), uid: metadata.uid.clone(), generation: metadata.generation, ..ObjectMeta::default() }
 }
 
 async fn named(name: &'static str, work: impl Future<Output = ()>) -> &'static str {
