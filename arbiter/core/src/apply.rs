@@ -35,6 +35,7 @@ mod stub;
 use coroner_shared::time::Span;
 
 use crate::command::{Command, Entry, Outcome};
+use crate::observers;
 use crate::state::{Replica, State};
 
 pub use judge::{Decision, decide};
@@ -72,6 +73,7 @@ pub fn apply(state: &mut State, index: u64, entry: &Entry) -> Outcome {
     if act && state.acts.contains(&entry.key) {
         return Outcome::Unchanged;
     }
+    let membership = state.membership;
     let outcome = command(state, at);
     if act && outcome == Outcome::Done {
         state.acts.push_back(entry.key.clone());
@@ -80,6 +82,11 @@ pub fn apply(state: &mut State, index: u64, entry: &Entry) -> Outcome {
         }
     }
     settle::settle(state, at);
+    // Timings of detection come from the policies.
+    let timings = matches!(entry.command, Command::PolicySet(_) | Command::PolicyGone { .. });
+    if state.membership != membership || timings {
+        observers::reseat(state);
+    }
     outcome
 }
 

@@ -45,6 +45,9 @@ pub struct State {
     pub brakes: BrakeBook,
     /// Hash over all evidence so far: SHA-256 of (previous, record), hex.
     pub evidence_chain: String,
+    /// Who observes whom; [`crate::observers::reseat`] alone changes it.
+    #[serde(default)]
+    pub observers: crate::observers::Observers,
     /// Rises whenever membership, addresses, keys or domains change: versions of the slices.
     pub membership: u64,
     /// Keys of the last operators' acts, so that one sent twice is done once.
@@ -272,6 +275,7 @@ impl Default for State {
             pause: None,
             brakes: BrakeBook::default(),
             evidence_chain: String::new(),
+            observers: crate::observers::Observers::default(),
             membership: 0,
             acts: VecDeque::new(),
         }

@@ -89,6 +89,8 @@ pub enum Standing {
     NotAlive,
     /// Not heard by any replica lately itself.
     Unheard,
+    /// Speaks of a boot that is not the registered one.
+    UnregisteredBoot,
     /// Doubts itself.
     Doubts(SelfDoubt),
     /// Too many of its subjects were heard by others after it lost them.
@@ -182,6 +184,8 @@ pub struct LeaseView {
     pub readable: bool,
     /// How long ago the Lease last changed, by the leader's clock; `None`: no change seen yet.
     pub changed_ago: Option<Span>,
+    /// How long the leader has watched it without a gap: no change seen in less than an interval shows nothing.
+    pub watched_for: Span,
     /// The learned interval between renewals; 10 s where none is known.
     pub interval: Span,
 }
@@ -249,4 +253,13 @@ pub enum Pending {
         /// How much is left.
         left: Span,
     },
+}
+
+// === impl View ===
+
+impl View {
+    /// The age of the failure date; since this group started, where nobody ever had a sign of life.
+    pub fn silence(&self) -> Span {
+        self.last_sign.as_ref().map_or(self.group_age, |sign| sign.age)
+    }
 }

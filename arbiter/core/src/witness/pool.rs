@@ -1,0 +1,387 @@
+//! The hearing of every replica that the leader reaches, as if it were its own.
+//!
+//! ```text
+//!   Summary of each replica (the own one each step) --> Pool --at(now, State)--> Pooled: who was heard when, by whom;
+//!                                                                               who accuses whom; what probes found
+//! ```
+//!
+//! With its own view alone a leader condemned a node that an observer heard and had told only a follower. A letter that
+//! stops coming keeps its dates; they age. Only what a replica says *now* needs it to be reached.
+
+use std::collections::BTreeMap;
+
+use coroner_shared::beacon::{ProbeOutcome, SelfDoubt};
+use coroner_shared::health::HealthSummary;
+use coroner_shared::id::{BootId, NodeName, NodeUid, ReplicaId};
+use coroner_shared::time::{Mono, Span};
+
+use super::attention::{Attention, Tick};
+use super::summary::{NodeSummary, Proof, ReporterSummary, SilenceSummary, Source, Summary};
+use crate::state::State;
+use crate::view::Sign;
+
+/// A replica whose letters stopped for longer than this is not reached: three heartbeats of an election timeout.
+pub const REACHED_WITHIN: Span = Span::from_secs(3);
+
+/// The letters of all replicas.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    me: Option<ReplicaId>,
+    attention: Attention,
+    letters: BTreeMap<ReplicaId, Letter>,
+}
+
+/// The newest summary of one replica.
+#[derive(Clone, Debug)]
+struct Letter {
+    received: Mono,
+    life: u64,
+    number: u64,
+    membership: u64,
+    nodes: BTreeMap<NodeName, NodeSummary>,
+    reporters: BTreeMap<NodeName, ReporterSummary>,
+}
+
+/// The pool as of one moment, beside the state that says who is a member.
+#[derive(Clone, Copy)]
+pub struct Pooled<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) now: Mono,
+    pub(super) state: &'a State,
+}
+
+/// What one observer says of one subject, over all replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EdgeNow {
+    /// Its accusation, if it stands and it has not claimed to hear the subject since.
+    pub silent: Option<SilenceSummary>,
+    /// How long ago it last claimed to hear it.
+    pub hears_ago: Option<Span>,
+    /// Whether it ever heard it since it was assigned.
+    pub heard_once: bool,
+    /// How long ago any path last answered.
+    pub worked_ago: Option<Span>,
+    /// Its probes, ages as of now.
+    pub probes: Vec<ProbeOutcome>,
+}
+
+/// What one prober found, over all replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeNow {
+    /// The number it was asked with.
+    pub number: u64,
+    /// Ages as of now.
+    pub outcomes: Vec<ProbeOutcome>,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// A new leader's, before any letter came.
+    pub fn new(me: ReplicaId) -> Self {
+        Self { me: Some(me), ..Self::default() }
+    }
+
+    /// To be called every 50 ms, before anything is asked.
+    pub fn tick(&mut self, now: Mono) -> Tick {
+        self.attention.tick(now)
+    }
+
+    /// Takes a summary; one that was overtaken on the way changes nothing.
+    pub fn absorb(&mut self, now: Mono, summary: Summary) {
+        let Summary { replica, life, number, membership, listening: _, nodes, reporters } = summary;
+        let overtaken = |l: &Letter| l.life == life && l.number >= number;
+        if self.letters.get(&replica).is_some_and(overtaken) {
+            return;
+        }
+        let nodes = nodes.into_iter().map(|n| (n.node.clone(), n)).collect();
+        let reporters = reporters.into_iter().map(|r| (r.node.clone(), r)).collect();
+        self.letters.insert(replica, Letter { received: now, life, number, membership, nodes, reporters });
+    }
+
+    /// The pool as of now.
+    pub const fn at<'a>(&'a self, now: Mono, state: &'a State) -> Pooled<'a> {
+        Pooled { pool: self, now, state }
+    }
+
+    /// The latest sign of life of a node that anybody holds: for last looks and for people.
+    pub fn last_sign(&self, now: Mono, state: &State, node: &NodeName) -> Option<Sign> {
+        self.at(now, state).last_sign(node)
+    }
+
+    /// Whether any replica holds a proof of life of a node at most this old.
+    pub fn heard_within(&self, now: Mono, state: &State, node: &NodeName, within: Span) -> bool {
+        self.at(now, state).heard_within(node, within)
+    }
+
+    /// The age of a stamp of this process, less its pauses.
+    pub fn age(&self, now: Mono, stamp: Mono) -> Span {
+        self.attention.age(now, stamp)
+    }
+}
+
+// === impl Pooled ===
+
+impl<'a> Pooled<'a> {
+    /// The latest sign of life that anybody holds, counted or not.
+    pub fn last_sign(&self, node: &NodeName) -> Option<Sign> {
+        let proofs = self.proofs(node).map(|(held_by, proof)| {
+            let beacon = proof.source.beacon();
+            Sign { age: proof.ago, held_by, beacon }
+        });
+        let claims = self.state.observers.of(node).iter().filter_map(|observer| {
+            let (edge, letter) = self.newest_edge(observer, node)?;
+            let silence = edge.silence?;
+            let last = silence.last.filter(|(boot, _)| !self.is_left(node, boot))?;
+            let age = self.older(silence.silent, letter);
+            Some(Sign { age, held_by: format!("observer {observer}"), beacon: Some(last) })
+        });
+        proofs.chain(claims).min_by_key(|sign| sign.age)
+    }
+
+    /// The newest proof of life that names a boot.
+    pub fn newest_proof(&self, node: &NodeName) -> Option<Proof> {
+        let named = self.proofs(node).map(|(_, p)| p).filter(|p| p.source.boot().is_some());
+        named.min_by_key(|p| p.ago)
+    }
+
+    /// The newest proof of life of any kind, and who holds it.
+    pub fn last_proof(&self, node: &NodeName) -> Option<(String, Proof)> {
+        self.proofs(node).min_by_key(|(_, p)| p.ago)
+    }
+
+    /// Whether any replica holds a proof of life at most this old.
+    pub fn heard_within(&self, node: &NodeName, within: Span) -> bool {
+        self.proofs(node).any(|(_, p)| p.ago <= within)
+    }
+
+    /// How long ago anybody but this observer had a proof of life of the subject.
+    pub(super) fn heard_by_others(&self, subject: &NodeName, but: &NodeName) -> Option<Span> {
+        let by_others = |p: &Proof| match &p.source {
+            Source::Brought { by, .. } => by != but,
+            Source::Beacon { .. } | Source::Registration { .. } | Source::ReplicaTraffic | Source::Calm => {
+                true
+            }
+        };
+        self.proofs(subject).map(|(_, p)| p).filter(by_others).map(|p| p.ago).min()
+    }
+
+    /// Members that a replica lists, for whatever reason; all others are well.
+    pub fn listed(&self) -> impl Iterator<Item = &'a NodeName> {
+        let names: std::collections::BTreeSet<&NodeName> =
+            self.pool.letters.values().flat_map(|l| l.nodes.keys()).collect();
+        names.into_iter()
+    }
+
+    /// Replicas whose letters still come.
+    pub fn reached(&self) -> impl Iterator<Item = ReplicaId> {
+        let me = *self;
+        let fresh = move |(id, l): (&ReplicaId, &Letter)| {
+            (me.pool.me == Some(*id) || me.pool.age(me.now, l.received) <= REACHED_WITHIN).then_some(*id)
+        };
+        self.pool.letters.iter().filter_map(fresh)
+    }
+
+    /// How many Alive members this replica has not heard within `within`; `None` if it is not reached.
+    pub fn unheard_by(&self, replica: ReplicaId, within: Span) -> Option<usize> {
+        let letter = self.pool.letters.get(&replica).filter(|l| self.age(l) <= REACHED_WITHIN)?;
+        let alive = |n: &NodeName| {
+            self.state.nodes.get(n).is_some_and(|n| matches!(n.phase, crate::phase::Phase::Alive))
+        };
+        let unheard =
+            letter.nodes.values().filter(|n| self.uid_fits(n) && alive(&n.node)).filter(|n| {
+                n.proofs.iter().all(|p| !is_own(&p.source) || self.older(p.ago, letter) > within)
+            });
+        Some(unheard.count())
+    }
+
+    /// What an observer says of a subject.
+    pub fn edge(&self, observer: &NodeName, subject: &NodeName) -> EdgeNow {
+        let Some((newest, letter)) = self.newest_edge(observer, subject) else { return EdgeNow::default() };
+        let mut now = EdgeNow { silent: newest.silence, ..EdgeNow::default() };
+        if let Some(silence) = &mut now.silent {
+            silence.silent = self.older(silence.silent, letter);
+            silence.told_ago = self.older(silence.told_ago, letter);
+        }
+        for (edge, letter) in self.edges(observer, subject) {
+            let older = |ago: Span| self.older(ago, letter);
+            now.hears_ago = least(now.hears_ago, edge.hears_ago.map(older));
+            now.worked_ago = least(now.worked_ago, edge.worked_ago.map(older));
+            now.heard_once |= edge.heard_once;
+            merge_outcomes(&mut now.probes, edge.probes.iter().map(|o| aged(o, older)));
+        }
+        let withdrawn = |s: &SilenceSummary| now.hears_ago.is_some_and(|ago| ago < s.told_ago);
+        if now.silent.as_ref().is_some_and(withdrawn) {
+            now.silent = None;
+        }
+        now
+    }
+
+    /// Reasons of an observer's own not to be counted, and the boot that speaks.
+    pub fn reporter(&self, observer: &NodeName) -> Option<(BootId, &'a [SelfDoubt])> {
+        let of = |l: &'a Letter| l.reporters.get(observer).map(|r| (self.older(r.told_ago, l), r));
+        let newest = self.pool.letters.values().filter_map(of).min_by_key(|(ago, _)| *ago)?;
+        Some((newest.1.boot, &newest.1.doubts))
+    }
+
+    /// What probers found of a subject.
+    pub fn probes(&self, subject: &NodeName) -> BTreeMap<&'a NodeName, ProbeNow> {
+        let mut found: BTreeMap<&NodeName, ProbeNow> = BTreeMap::new();
+        for (node, letter) in self.summaries(subject) {
+            for probe in &node.probes {
+                let entry = found
+                    .entry(&probe.prober)
+                    .or_insert_with(|| ProbeNow { number: 0, outcomes: Vec::new() });
+                entry.number = entry.number.max(probe.number);
+                let older = |ago: Span| self.older(ago, letter);
+                merge_outcomes(&mut entry.outcomes, probe.outcomes.iter().map(|o| aged(o, older)));
+            }
+        }
+        found
+    }
+
+    /// What the newest beacons say of a node's health: the worst that any replica lists.
+    pub fn health(&self, node: &NodeName) -> HealthSummary {
+        self.summaries(node).fold(HealthSummary::GOOD, |all, (n, _)| all.with(n.health))
+    }
+
+    /// Whether any replica sees two machines use this identity.
+    pub fn is_duplicate(&self, node: &NodeName) -> bool {
+        self.summaries(node).any(|(n, _)| n.duplicate)
+    }
+
+    /// Every proof of life of a node that any replica holds, with its holder and its age as of now.
+    fn proofs(&self, node: &NodeName) -> impl Iterator<Item = (String, Proof)> {
+        let me = *self;
+        let since = self.state.observers.seat(node).map(|s| s.since);
+        let node = node.clone();
+        self.pool.letters.iter().flat_map(move |(replica, letter)| {
+            let age = me.age(letter);
+            let mut proofs: Vec<(String, Proof)> = Vec::new();
+            match letter.nodes.get(&node) {
+                Some(listed) if me.uid_fits(listed) => {
+                    let fits = |p: &&Proof| p.source.boot().is_none_or(|b| !me.is_left(&node, &b));
+                    proofs.extend(listed.proofs.iter().filter(fits).map(|p| {
+                        let ago = me.older(p.ago, letter);
+                        (holder(*replica, &p.source), Proof { source: p.source.clone(), ago })
+                    }));
+                }
+                // Not listed by a replica that knows it: heard there within S. Unlisted by one that does not: nothing.
+                None if since.is_some_and(|s| s <= letter.membership) => {
+                    proofs.push((format!("replica {replica}"), Proof { source: Source::Calm, ago: age }));
+                }
+                Some(_) | None => {}
+            }
+            // The letter itself is traffic of that replica, whose host sent it.
+            if me.state.replicas.get(replica).is_some_and(|r| r.host == node) {
+                let proof = Proof { source: Source::ReplicaTraffic, ago: age };
+                proofs.push((format!("replica {replica} itself"), proof));
+            }
+            proofs
+        })
+    }
+
+    fn summaries(&self, node: &NodeName) -> impl Iterator<Item = (&'a NodeSummary, &'a Letter)> {
+        let me = *self;
+        let node = node.clone();
+        self.pool
+            .letters
+            .values()
+            .filter_map(move |l| Some((l.nodes.get(&node)?, l)))
+            .filter(move |(n, _)| me.uid_fits(n))
+    }
+
+    fn edges(
+        &self,
+        observer: &NodeName,
+        subject: &NodeName,
+    ) -> impl Iterator<Item = (&'a super::summary::EdgeSummary, &'a Letter)> {
+        let observer = observer.clone();
+        self.summaries(subject).filter_map(move |(node, letter)| {
+            Some((node.edges.iter().find(|e| e.observer == observer)?, letter))
+        })
+    }
+
+    /// The newest statement; of equal ones the one that is told last, since its ages were true last.
+    fn newest_edge(
+        &self,
+        observer: &NodeName,
+        subject: &NodeName,
+    ) -> Option<(&'a super::summary::EdgeSummary, &'a Letter)> {
+        let told = |e: &super::summary::EdgeSummary, l: &Letter| {
+            std::cmp::Reverse(e.silence.map_or(Span::MAX, |s| self.older(s.told_ago, l)))
+        };
+        self.edges(observer, subject).max_by_key(|(e, l)| (e.number, told(e, l)))
+    }
+
+    fn uid_fits(&self, listed: &NodeSummary) -> bool {
+        self.uid(&listed.node) == Some(&listed.uid)
+    }
+
+    fn uid(&self, node: &NodeName) -> Option<&NodeUid> {
+        self.state.observers.seat(node).map(|s| &s.peer.node)
+    }
+
+    fn is_left(&self, node: &NodeName, boot: &BootId) -> bool {
+        let member = self.state.nodes.get(node).and_then(|n| n.member.as_ref());
+        member.is_some_and(|m| m.left_boots.contains(boot))
+    }
+
+    fn age(&self, letter: &Letter) -> Span {
+        self.pool.age(self.now, letter.received)
+    }
+
+    fn older(&self, ago: Span, letter: &Letter) -> Span {
+        ago + self.age(letter)
+    }
+}
+
+// === helpers ===
+
+fn holder(replica: ReplicaId, source: &Source) -> String {
+    match source {
+        Source::Beacon { .. } | Source::Calm => format!("replica {replica}"),
+        Source::Brought { by, .. } => format!("{by}, told to replica {replica}"),
+        Source::Registration { .. } => format!("registration at replica {replica}"),
+        Source::ReplicaTraffic => format!("the replica on it, told by replica {replica}"),
+    }
+}
+
+/// First-hand at the replica that lists it.
+fn is_own(source: &Source) -> bool {
+    match source {
+        Source::Beacon { .. } | Source::Registration { .. } | Source::ReplicaTraffic | Source::Calm => true,
+        Source::Brought { .. } => false,
+    }
+}
+
+fn least(a: Option<Span>, b: Option<Span>) -> Option<Span> {
+    a.into_iter().chain(b).min()
+}
+
+fn aged(outcome: &ProbeOutcome, older: impl Fn(Span) -> Span) -> ProbeOutcome {
+    ProbeOutcome {
+        asked_ago: older(outcome.asked_ago),
+        worked_ago: outcome.worked_ago.map(older),
+        ..*outcome
+    }
+}
+
+/// Of each path the newest probe, and the newest that was answered.
+fn merge_outcomes(into: &mut Vec<ProbeOutcome>, more: impl Iterator<Item = ProbeOutcome>) {
+    use super::reports::is_life;
+    into.extend(more);
+    let all = std::mem::take(into);
+    for (i, outcome) in all.iter().enumerate() {
+        let better = |(j, o): (usize, &ProbeOutcome), same_kind: bool| {
+            o.path == outcome.path
+                && (!same_kind || is_life(o.answer))
+                && (o.asked_ago, j) < (outcome.asked_ago, i)
+        };
+        let newest = !all.iter().enumerate().any(|o| better(o, false));
+        let newest_answer = is_life(outcome.answer) && !all.iter().enumerate().any(|o| better(o, true));
+        if newest || newest_answer {
+            into.push(*outcome);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Whether an observer's silence counts.
+//!
+//! ```text
+//!   Pooled, graph, phases --> standing(observer, subject): Eligible, or the first reason why not
+//! ```
+//!
+//! A deaf observer finds everybody silent; compared with others it shows (Hashicorp's Lifeguard: a sick member must not
+//! accuse; Orleans: votes of degraded silos do not count). Hearing few subjects that nobody hears is no fault of the
+//! observer. **Whoever may not accuse may still veto**: nothing here is asked of a proof of life.
+
+use coroner_shared::id::NodeName;
+use coroner_shared::time::Span;
+
+use super::pool::Pooled;
+use crate::phase::Phase;
+use crate::view::Standing;
+
+/// An observer must itself have been heard by some replica within this time.
+const HEARD_WITHIN: Span = Span::from_secs(3);
+/// The same for one that is suspect itself: its accusations may be its last.
+const HEARD_WITHIN_SUSPECT: Span = Span::from_ms(1500);
+/// A path counts if it answered within so long before the failure date.
+const PATH_WORKED_WITHIN: Span = Span::from_mins(10);
+/// So many of its subjects must be heard by others before an observer is thought deaf.
+const OUTVOTED_BY: usize = 2;
+
+impl Pooled<'_> {
+    /// Whether `observer` may accuse anybody: Alive, heard, registered, without doubts, not outvoted.
+    pub fn trusted(&self, observer: &NodeName, suspect: bool) -> Result<(), Standing> {
+        let Some(node) = self.state.nodes.get(observer) else { return Err(Standing::NotAlive) };
+        if !matches!(node.phase, Phase::Alive) {
+            return Err(Standing::NotAlive);
+        }
+        let within = if suspect { HEARD_WITHIN_SUSPECT } else { HEARD_WITHIN };
+        if !self.heard_within(observer, within) {
+            return Err(Standing::Unheard);
+        }
+        if let Some((boot, doubts)) = self.reporter(observer) {
+            if node.member.as_ref().is_none_or(|m| m.boot != boot) {
+                return Err(Standing::UnregisteredBoot);
+            }
+            if let Some(doubt) = doubts.first() {
+                return Err(Standing::Doubts(*doubt));
+            }
+        }
+        if self.is_outvoted(observer) {
+            return Err(Standing::OutvotedBySubjects);
+        }
+        Ok(())
+    }
+
+    /// Whether `observer`'s silence about `subject`, whose failure date is `failure_age` ago, counts.
+    pub fn standing(
+        &self,
+        observer: &NodeName,
+        subject: &NodeName,
+        failure_age: Span,
+        suspect: bool,
+    ) -> Standing {
+        if let Err(why) = self.trusted(observer, suspect) {
+            return why;
+        }
+        let edge = self.edge(observer, subject);
+        if !edge.heard_once {
+            return Standing::NeverHeardIt;
+        }
+        let worked = |ago: Span| ago <= failure_age + PATH_WORKED_WITHIN;
+        if !edge.worked_ago.is_some_and(worked) {
+            return Standing::NoWorkingPath;
+        }
+        Standing::Eligible
+    }
+
+    /// At least 2, and at least half of all subjects assigned to it, were heard by somebody else at least S after its
+    /// own last beacon of them.
+    fn is_outvoted(&self, observer: &NodeName) -> bool {
+        let Some(seat) = self.state.observers.seat(observer) else { return false };
+        let outvoted = seat.subjects.iter().filter(|subject| {
+            let Some(silence) = self.edge(observer, subject).silent else { return false };
+            let later = |ago: Span| ago + seat.timings.suspect <= silence.silent;
+            self.heard_by_others(subject, observer).is_some_and(later)
+        });
+        let count = outvoted.count();
+        count >= OUTVOTED_BY && count * 2 >= seat.subjects.len()
+    }
+}
