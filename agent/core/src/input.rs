@@ -1,7 +1,7 @@
 //! What the agent's machine is told. Everything here happened already; nothing here acts but [`Input::Tick`].
 //!
 //! Whoever feeds it has checked signatures: a message in [`Input::Heard`] was signed by the key that
-//! [`crate::Agent::key_of`] gives for its sender, and so was every beacon in it.
+//! [`crate::Agent::known`] gives for its sender, and so was every beacon in it.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -41,7 +41,7 @@ use coroner_shared::time::{Mono, Span};
 use coroner_shared::wire::datagram::{DatagramError, Message, Sender};
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub use crate::input::{Input, Pressure, Tick};
 pub use crate::output::{Change, HostPath, Output, ProbeNumber};
@@ -103,7 +103,16 @@ pub struct Agent {
     alone: bool,
     slice_wanted: u64,
     stranger_answered: Option<Mono>,
-    keys: BTreeMap<Sender, PublicKey>,
+    known: BTreeMap<Sender, Known>,
+}
+
+/// Somebody whose word can be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// What signs for it.
+    pub key: PublicKey,
+    /// Where it lives; a signed datagram from elsewhere is as good, but may be one of many copies.
+    pub address: IpAddr,
 }
 
 /// What the slice says of this agent itself.
@@ -137,7 +146,7 @@ impl Agent {
             alone: false,
             slice_wanted: 0,
             stranger_answered: None,
-            keys: BTreeMap::new(),
+            known: BTreeMap::new(),
         }
     }
 
@@ -182,13 +191,13 @@ impl Agent {
         due.into_iter().flatten().fold(self.observers.due(), Mono::min)
     }
 
-    /// The key that signs for a sender: of a peer or replica in the slice, or of a host that a replica asks about.
-    pub fn key_of(&self, sender: &Sender) -> Option<PublicKey> {
+    /// Key and address of a sender: of a peer or replica in the slice, or of a host that a replica asks about.
+    pub fn known(&self, sender: &Sender) -> Option<Known> {
         let asked = match sender {
-            Sender::Node(node) => self.asks.key_of(node),
+            Sender::Node(node) => self.asks.known(node),
             Sender::Replica(_) => None,
         };
-        self.keys.get(sender).copied().or(asked)
+        self.known.get(sender).copied().or(asked)
     }
 
     /// Who this agent is when it sends; `None` before its first slice.
@@ -313,9 +322,12 @@ impl Agent {
 
     fn take_slice(&mut self, now: Mono, slice: Slice) -> Vec<Output> {
         let peers = slice.subjects.iter().chain(&slice.observers);
-        let nodes = peers.map(|peer| (Sender::Node(peer.node.clone()), peer.key));
-        let replicas = slice.replicas.iter().map(|replica| (Sender::Replica(replica.id), replica.key));
-        self.keys = nodes.chain(replicas).collect();
+        let nodes = peers
+            .map(|peer| (Sender::Node(peer.node.clone()), Known { key: peer.key, address: peer.address }));
+        let replicas = slice.replicas.iter().map(|replica| {
+            (Sender::Replica(replica.id), Known { key: replica.key, address: replica.address })
+        });
+        self.known = nodes.chain(replicas).collect();
         let taken = Change::SliceTaken {
             version: slice.version,
             subjects: slice.subjects.len(),

@@ -10,9 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use coroner_shared::beacon::{Answer, AskProbe, Path, ProbeAnswer, ProbeOutcome, SignedBeacon};
 use coroner_shared::id::{NodeUid, ReplicaId};
-use coroner_shared::keys::PublicKey;
 use coroner_shared::time::{Mono, Span};
 
+use crate::Known;
 use crate::chance::Chance;
 use crate::output::ProbeNumber;
 use crate::paths::{Detail, PATHS, PROBE_GAP, Paths, is_life};
@@ -82,9 +82,10 @@ impl Asks {
         }
     }
 
-    /// The key of a host being asked about.
-    pub(crate) fn key_of(&self, node: &NodeUid) -> Option<PublicKey> {
-        self.open.iter().find(|a| a.ask.subject == *node).map(|a| a.ask.key)
+    /// Key and address of a host being asked about.
+    pub(crate) fn known(&self, node: &NodeUid) -> Option<Known> {
+        let ask = &self.open.iter().find(|a| a.ask.subject == *node)?.ask;
+        Some(Known { key: ask.key, address: ask.address })
     }
 
     /// Probes to send, and answers that are ready.

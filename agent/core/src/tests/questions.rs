@@ -1,6 +1,7 @@
 //! Replicas' questions, and strangers'.
 
 use super::*;
+use crate::Known;
 
 use coroner_shared::beacon::{AskProbe, ProbeAnswer};
 
@@ -96,14 +97,16 @@ fn the_questions_of_a_mad_replica_are_bounded() {
 fn the_asked_hosts_key_is_known_as_long_as_the_question_is_open() {
     let mut bench = Bench::settled(&[2]);
     let sender = Sender::Node(uid(50));
-    assert_eq!(bench.agent.key_of(&sender), None);
+    assert_eq!(bench.agent.known(&sender), None);
     bench.hear_replica(1, question(1, 50));
-    assert_eq!(bench.agent.key_of(&sender), Some(SecretKey::from_seed(&[50; 32]).public()));
+    let key = SecretKey::from_seed(&[50; 32]).public();
+    assert_eq!(bench.agent.known(&sender), Some(Known { key, address: address(50) }));
     bench.run(1000);
-    assert_eq!(bench.agent.key_of(&sender), None);
-    assert_eq!(bench.agent.key_of(&Sender::Node(uid(2))), Some(peer(2).key));
-    let replica_1 = Sender::Replica(ReplicaId::new(1).unwrap());
-    assert_eq!(bench.agent.key_of(&replica_1), Some(replica(1).key));
+    assert_eq!(bench.agent.known(&sender), None);
+    let two = Known { key: peer(2).key, address: address(2) };
+    assert_eq!(bench.agent.known(&Sender::Node(uid(2))), Some(two));
+    let first = Known { key: replica(1).key, address: address(201) };
+    assert_eq!(bench.agent.known(&Sender::Replica(ReplicaId::new(1).unwrap())), Some(first));
 }
 
 #[test]
