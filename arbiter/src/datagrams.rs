@@ -10,7 +10,7 @@ use std::sync::Arc;
 use coroner_arbiter_core::observers;
 use coroner_arbiter_core::state::{Member, State};
 use coroner_arbiter_core::witness::checked::{CheckedAnswer, CheckedBatch, Proven};
-use coroner_shared::beacon::{AskProbe, SignedBeacon};
+use coroner_shared::beacon::AskProbe;
 use coroner_shared::id::{ClusterId, NodeName, NodeUid, ReplicaId};
 use coroner_shared::keys::SecretKey;
 use coroner_shared::names::PORT_PEER;
@@ -113,26 +113,21 @@ impl Datagrams {
         uids: &HashMap<NodeUid, NodeName>,
     ) -> Result<(), &'static str> {
         let term = self.published.borrow().term;
-        // A forwarded beacon is proven by the key of the node it speaks for, whoever forwards it.
-        let prove = |subject: &NodeUid, signed: &SignedBeacon| {
-            let member = uids.get(subject).and_then(|name| state.nodes.get(name)?.member.as_ref())?;
-            Proven::verify(signed, member, self.cluster).ok()
-        };
         let heard = match message {
             Message::Status(status) => {
                 let beacon = Proven::verify(&status.beacon, member, self.cluster).map_err(|_| "beacon")?;
                 let slice = uids.get(&uid).and_then(|name| observers::slice_for(state, self.cluster, name)).map_or(0, |s| s.version);
                 self.send(from, &Message::StatusAck { term, slice }).await;
-                Heard::Status { status: Box::new(status), beacon, from: from.ip() }
+                Heard::Status { node: uid, status: Box::new(status), beacon, from: from.ip() }
             }
             Message::Reports(batch) => {
                 let number = batch.number;
-                let batch = CheckedBatch::check(&batch, prove);
+                let batch = CheckedBatch::verify(&batch, state, self.cluster).map_err(|_| "report")?;
                 self.send(from, &Message::ReportsAck { number, term }).await;
                 Heard::Reports { node: uid, batch }
             }
             Message::ProbeAnswer(answer) => {
-                let answer = CheckedAnswer::check(&answer, prove);
+                let answer = CheckedAnswer::verify(&answer, state, self.cluster).map_err(|_| "probe-answer")?;
                 Heard::Answer { node: uid, answer }
             }
             Message::Beacon(_)

@@ -66,6 +66,8 @@ pub struct ToFollower {
 pub enum Heard {
     /// An agent's status with its beacon.
     Status {
+        /// Who.
+        node: NodeUid,
         /// What.
         status: Box<Status>,
         /// Its beacon, verified.
@@ -173,7 +175,7 @@ impl Hearing {
     pub fn last_sign(&self, node: &NodeName) -> Option<(Mono, Sign)> {
         let state = Arc::clone(&self.published.borrow().state);
         let now = clock::now();
-        let sign = self.desk().pool.as_ref()?.at(now, &state).last_sign(node)?;
+        let sign = self.desk().pool.as_ref()?.last_sign(now, &state, node)?;
         Some((now.back(sign.age), sign))
     }
 
@@ -190,7 +192,7 @@ impl Hearing {
                 let limit = coroner_arbiter_core::policy::select::rules_for(&state, &node).beacons.suspect;
                 let now = clock::now();
                 // Where nothing is pooled nothing is known, and a confirmation waits.
-                let heard = self.desk().pool.as_ref().is_none_or(|pool| pool.at(now, &state).heard_within(&node, limit));
+                let heard = self.desk().pool.as_ref().is_none_or(|pool| pool.heard_within(now, &state, &node, limit));
                 Command::ConfirmOff { node, confirmation, heard }
             }
             other => other,
@@ -271,8 +273,9 @@ impl Task {
     fn take(&mut self, heard: Heard) {
         let now = clock::now();
         match heard {
-            Heard::Status { status, beacon, from } => {
-                self.witness.status(now, &status, &beacon, Some(from));
+            Heard::Status { node, status, beacon, from } => {
+                self.witness.beacon(now, &beacon, Some(from));
+                self.witness.status(now, &node, &status, &beacon);
             }
             Heard::Reports { node, batch } => self.witness.reports(now, &node, &batch),
             Heard::Answer { node, answer } => self.witness.probe_answer(now, &node, &answer),
@@ -285,12 +288,12 @@ impl Task {
         let now = clock::now();
         let published = self.hearing.published.borrow().clone();
         if published.applied != self.synced {
-            self.witness.sync(&published.state);
+            self.witness.sync(now, &published.state);
             self.synced = published.applied;
         }
         let tick = self.witness.tick(now);
         if tick.step_down {
-            tracing::warn!(paused = %tick.paused.unwrap_or_default(), "this process was asleep; it gives up leading, if it did");
+            tracing::warn!(gap = %tick.gap, "this process was asleep; it gives up leading, if it did");
             self.parts.proposer.handle().step_down().await;
         }
         match published.role {
@@ -315,10 +318,10 @@ impl Task {
         let me = self.parts.proposer.handle().id();
         if self.judge.as_ref().is_none_or(|(_, term)| *term != published.term) {
             self.judge = Some((Judge::new(now), published.term));
-            *self.hearing.desk() = Desk { pool: Some(Pool::new()), ..Desk::default() };
+            *self.hearing.desk() = Desk { pool: Some(Pool::new(me)), ..Desk::default() };
             self.proposed.clear();
         }
-        let own = self.witness.summary(now);
+        let own = self.witness.summary(now, &published.state);
         let output = {
             let mut desk = self.hearing.desk();
             let own_bmc = self.parts.bmcs.views(&desk.suspects, now);
@@ -388,9 +391,8 @@ impl Task {
 
     /// Hands the summary to the leader: at every step while anybody is silent, else four times a second.
     fn follow(&mut self, now: Mono, state: &Arc<State>, leader: ReplicaId) {
-        let summary = self.witness.summary(now);
-        // Only members that somebody misses are listed.
-        let urgent = !summary.nodes.is_empty();
+        let summary = self.witness.summary(now, state);
+        let urgent = summary.has_suspects();
         let busy = std::mem::replace(&mut *lock(&self.handing), true);
         if busy || !(urgent || now.since(self.handed_over) >= CALM) {
             if !busy {

@@ -236,26 +236,29 @@ fn done(result: &str, message: &str) -> Reply<ActAnswer> {
 // === who asks ===
 
 async fn with_token(Axum(people): Axum<People>, mut request: Request, next: Next) -> Result<Response, Refused> {
-    let user = people.user(&request).await?;
+    let user = people.user(token_of(&request)?).await?;
     request.extensions_mut().insert(Caller::User(Box::new(user)));
     Ok(next.run(request).await)
 }
 
 async fn may_read_metrics(Axum(people): Axum<People>, request: Request, next: Next) -> Result<Response, Refused> {
-    let user = people.user(&request).await?;
+    let user = people.user(token_of(&request)?).await?;
     people.reviewer.may_read_path(&user, "/metrics").await.map_err(auth_refused)?;
     Ok(next.run(request).await)
 }
 
 impl People {
-    async fn user(&self, request: &Request) -> Result<UserInfo, Refused> {
-        let token = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
-        let token = token.ok_or_else(|| {
-            let message = "send a Kubernetes token as `Authorization: Bearer ...` (`kubectl create token SERVICEACCOUNT`)".to_owned();
-            refused(StatusCode::UNAUTHORIZED, "Unauthenticated", message)
-        })?;
-        self.reviewer.person(token).await.map_err(auth_refused)
+    async fn user(&self, token: String) -> Result<UserInfo, Refused> {
+        self.reviewer.person(&token).await.map_err(auth_refused)
     }
+}
+
+fn token_of(request: &Request) -> Result<String, Refused> {
+    let token = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
+    token.map(str::to_owned).ok_or_else(|| {
+        let message = "send a Kubernetes token as `Authorization: Bearer ...` (`kubectl create token SERVICEACCOUNT`)".to_owned();
+        refused(StatusCode::UNAUTHORIZED, "Unauthenticated", message)
+    })
 }
 
 // === refusals ===

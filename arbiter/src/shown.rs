@@ -168,7 +168,7 @@ impl Shown {
 
     fn bmc(&self, state: &State, name: &NodeName, now: Mono) -> Option<BmcSummary> {
         state.bindings.get(name)?;
-        let ready = coroner_arbiter_core::permit::fenceable(state, name).map_err(|why| why.to_string());
+        let ready = coroner_arbiter_core::permit::fenceable(state, name).map_err(|why| coroner_arbiter_core::words::hold(&why));
         let Some(entry) = self.bmcs.entry(name) else {
             return Some(BmcSummary {
                 power: "not read".to_owned(),

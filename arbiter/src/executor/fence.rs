@@ -10,6 +10,7 @@ use coroner_arbiter_core::permit;
 use coroner_arbiter_replica::Role;
 use coroner_bmc::Bmc;
 use coroner_shared::bmc::{CommandAnswer, Continuity, Login};
+use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 use tokio::sync::{OwnedMutexGuard, watch};
 
@@ -71,7 +72,7 @@ pub(super) async fn run(tools: &Tools, job: &Job, fence: &FenceJob, mut cancelle
             Ok(event) => step = machine.next(clock::now(), event),
             Err(Ended::Proven) => {
                 let took = clock::now().since(began);
-                tools.telemetry.fence_seconds.observe(std::time::Duration::from(took).as_secs_f64());
+                tools.telemetry.fence_seconds.observe(Duration::from(took).as_secs_f64());
                 tracing::info!(%node, %took, "the machine is proven off");
                 break;
             }
@@ -90,7 +91,7 @@ impl Performing<'_> {
         let node = self.fence.life.node.clone();
         let member = self.fence.pin.member.clone();
         Ok(match step {
-            Step::LastLook => FenceEvent::Looked(self.look().await),
+            Step::LastLook => FenceEvent::Looked(look(self.tools, self.job, &node).await),
             Step::Identify(over) => FenceEvent::Identity(self.identify(over).await),
             Step::DeleteSession { uri } => {
                 if let Ok(driver) = self.driver(Over::First).await {
@@ -201,21 +202,6 @@ impl Performing<'_> {
         }
     }
 
-    /// The last look: a linearizable read, and what all reachable replicas hear.
-    async fn look(&self) -> Result<Look, String> {
-        let at = clock::now();
-        let wanted = self.tools.still_wanted(self.job).await.map_err(|e| e.to_string())?;
-        let state = self.tools.proposer.published().state;
-        let node = &self.fence.life.node;
-        Ok(Look {
-            at,
-            wanted: wanted && !permit::excluded(&state, node),
-            paused: permit::paused_by(&state, node).is_some(),
-            heard: self.tools.hearing.last_sign(node).map(|(at, _)| at),
-            lease_moved: self.tools.hearing.lease_moved(node),
-        })
-    }
-
     /// Waits, and ends early when there is something to tell the machine.
     async fn wait(&mut self, machine: &mut Fence, until: Mono) {
         while clock::now() < until {
@@ -264,4 +250,18 @@ impl Performing<'_> {
             let _ = driver.close().await;
         }
     }
+}
+
+/// The last look: a linearizable read, and what all reachable replicas hear.
+pub(super) async fn look(tools: &Tools, job: &Job, node: &NodeName) -> Result<Look, String> {
+    let at = clock::now();
+    let wanted = tools.still_wanted(job).await.map_err(|e| e.to_string())?;
+    let state = tools.proposer.published().state;
+    Ok(Look {
+        at,
+        wanted: wanted && !permit::excluded(&state, node),
+        paused: permit::paused_by(&state, node).is_some(),
+        heard: tools.hearing.last_sign(node).map(|(at, _)| at),
+        lease_moved: tools.hearing.lease_moved(node),
+    })
 }

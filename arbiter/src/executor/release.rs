@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
-use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Look, Over, Step};
+use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Over, Step};
 use coroner_arbiter_core::jobs::{
     self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob, WriteReleaseJob,
 };
@@ -12,11 +12,12 @@ use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
 use coroner_arbiter_core::phase::{OffReadings, Released};
 use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
 use coroner_arbiter_core::proof::ProofNeeds;
-use coroner_arbiter_core::{identity, permit};
+use coroner_arbiter_core::identity;
 use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
 use coroner_shared::time::{Mono, Span};
 
 use super::Tools;
+use super::fence::look;
 use crate::bmc_pool::{fleet, node_side};
 use crate::clock;
 use crate::k8s::release::{Subject, WriteError};
@@ -306,7 +307,7 @@ async fn read_again(tools: &Tools, job: &Job, release: &ReleaseJob) -> Result<(O
     let mut step = fence.next(clock::now(), FenceEvent::Start);
     let readings = loop {
         let event = match step {
-            Step::LastLook => FenceEvent::Looked(look(tools, job, life).await),
+            Step::LastLook => FenceEvent::Looked(look(tools, job, &life.node).await),
             Step::Identify(over) => {
                 let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
                 let Some(driver) = driver else { break Err(failed("the second session is not open")) };
@@ -348,19 +349,6 @@ async fn read_again(tools: &Tools, job: &Job, release: &ReleaseJob) -> Result<(O
         let _ = driver.close().await;
     }
     readings
-}
-
-async fn look(tools: &Tools, job: &Job, life: &Life) -> Result<Look, String> {
-    let at = clock::now();
-    let wanted = tools.still_wanted(job).await.map_err(|e| e.to_string())?;
-    let state = tools.proposer.published().state;
-    Ok(Look {
-        at,
-        wanted,
-        paused: permit::paused_by(&state, &life.node).is_some(),
-        heard: tools.hearing.last_sign(&life.node).map(|(at, _)| at),
-        lease_moved: tools.hearing.lease_moved(&life.node),
-    })
 }
 
 // === helpers ===

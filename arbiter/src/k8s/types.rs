@@ -69,6 +69,10 @@ pub struct MachineBindingSpec {
 pub struct RedfishEndpoint {
     /// `host`, `host:port` or `https://host[:port]`; never http.
     #[schemars(length(min = 1, max = 300))]
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self.startsWith('https://') || !self.contains('://')",
+        "message": "only https is spoken: a host, host:port or https://host[:port]",
+    }]))]
     pub address: String,
     /// Path of the Systems member, as a hint for people; the member is chosen by UUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,6 +91,20 @@ pub struct Credentials {
 /// Trust in a BMC's certificate: exactly one of a CA bundle or a pin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.caBundle) != has(self.sha256Pin)",
+        "message": "exactly one of caBundle and sha256Pin: a BMC is never talked to unverified",
+    },
+    {
+        "rule": "has(self.of) == has(self.sha256Pin)",
+        "message": "sha256Pin needs `of` (certificate or key), and nothing else does",
+    },
+    {
+        "rule": "!has(self.serverName) || has(self.caBundle)",
+        "message": "serverName is checked with a caBundle only; a pin knows no names",
+    },
+]))]
 pub struct Tls {
     /// PEM certificates of the CA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -379,6 +397,10 @@ pub struct FencingPolicyStatus {
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self == oldSelf",
+    "message": "an incident is about one death: its spec does not change",
+}]))]
 pub struct IncidentSpec {
     /// Name of the node.
     pub node_name: String,

@@ -14,7 +14,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, metadata_watcher};
+use kube::runtime::WatchStreamExt;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -119,8 +119,9 @@ pub fn start(client: &Client, tasks: &mut tokio::task::JoinSet<&'static str>) ->
     let all: Api<MachineBinding> = Api::all(client.clone());
     tasks.spawn(named("watch of MachineBindings", keep(watcher(all, config()), bindings, |b| Some(MachineBinding { metadata: written(&b.metadata), spec: b.spec.clone(), status: None }))));
     let leases = Arc::new(leases);
-    let all: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
-    tasks.spawn(named("watch of Leases", keep_leases(metadata_watcher(all, config()), Arc::clone(&leases))));
+    // Metadata only: the node controller's own cost allows no more at 5,000 nodes.
+    let all: Api<PartialObjectMeta<Lease>> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    tasks.spawn(named("watch of Leases", keep_leases(watcher(all, config()), Arc::clone(&leases))));
     tasks.spawn(named("probe of the API server", probe(client.clone(), leases)));
     Watched { nodes: nodes_out, policies: policies_out, bindings: bindings_out, leases: leases_out }
 }
