@@ -18,7 +18,8 @@
 //! is this one's mirror image.
 //!
 //! Deliberately absent: any choice by position or name of a member, any filter on how random a UUID looks (Dell's and
-//! HPE's spell words), any identity by serial number alone, and any way to pin anew: a pin ends with its binding.
+//! HPE's spell words), any identity by serial number alone, and any way to pin anew: a pin ends with its binding
+//! or by a person's recorded word.
 
 use std::collections::BTreeMap;
 
@@ -146,7 +147,7 @@ pub fn enrol(
     facts: &IdentityFacts,
     fleet: &BTreeMap<NodeName, MachineId>,
 ) -> Result<Pin, NotEnrolled> {
-    let machine = node.machine.clone().map_err(|why| NotEnrolled::NodeWithout { why: why.to_owned() })?;
+    let machine = node.machine.map_err(|why| NotEnrolled::NodeWithout { why: why.to_owned() })?;
     let system: MachineId = node
         .system_uuid
         .parse()

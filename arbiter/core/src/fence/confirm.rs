@@ -20,10 +20,14 @@ const EAGER_POLL: Span = Span::from_ms(500);
 const EAGER_FOR: Span = Span::from_secs(15);
 /// Between readings otherwise.
 const CALM_POLL: Span = Span::from_secs(2);
-/// The longest gap between two Offs of one proof.
-const OFF_GAP_MAX: Span = Span::from_secs(5);
-/// The second session is opened so long before it is needed.
-const OPEN_AHEAD: Span = Span::from_secs(2);
+/// Between the Offs of a long proof. Neither this nor [`EAGER_POLL`] is a divisor of whole seconds once the answer's
+/// own time is added: a BMC that flaps each 1, 2, 3 or 5 s is not read in the same phase each time.
+const OFF_POLL: Span = Span::from_ms(1300);
+/// Readings kept of one proof; beyond that every second one is forgotten, but never the first.
+const KEPT_MAX: usize = 16;
+/// The second session is opened so long before it is needed, and by two answers' time more: nothing is read meanwhile
+/// (some BMCs end the first session when a second one begins), so it is not long.
+const OPEN_AHEAD: Span = Span::from_ms(500);
 /// Whether the fence is still wanted is looked at this often while it only reads.
 const LOOK_EVERY: Span = Span::from_secs(5);
 
@@ -66,16 +70,17 @@ impl Fence {
     /// The next of the Offs before the last.
     fn next_off(&self, now: Mono, offs: &Offs, end: Mono) -> Step {
         let enough = offs.readings.len() >= 2;
-        if enough && now + OPEN_AHEAD >= end {
+        let took = offs.readings.last().map_or(Span::ZERO, |(_, reading)| reading.took);
+        let ahead = OPEN_AHEAD + took.times(2);
+        if enough && now + ahead >= end {
             return Step::NewSession;
         }
-        let half = Span::from_ms(end.since(offs.first).as_ms() / 2);
-        let next = offs.last + half.min(OFF_GAP_MAX);
+        let short = end.since(offs.first) <= Span::from_secs(4);
+        let next = offs.last + if short { EAGER_POLL } else { OFF_POLL };
         if now >= next {
             return Step::ReadPower(Over::First);
         }
-        let ahead = end.back(OPEN_AHEAD);
-        self.wait(now, if enough { next.min(ahead) } else { next })
+        self.wait(now, if enough { next.min(end.back(ahead)) } else { next })
     }
 
     /// When to read a machine that is not off.
@@ -138,6 +143,9 @@ impl Fence {
             return None;
         };
         let mut readings = offs.readings.clone();
+        while readings.len() >= KEPT_MAX {
+            readings = readings.into_iter().step_by(2).collect();
+        }
         readings.push((last.asked.since(offs.first), last.reading.clone()));
         Some(OffReadings {
             readings,

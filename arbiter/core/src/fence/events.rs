@@ -18,7 +18,7 @@ use crate::command::Outcome;
 use crate::identity::{self, IdentityVerdict, NodeSide, is_pinned};
 use crate::steady::{GAP_MAX, Seam, seam};
 
-/// After a refused entry, nothing is proposed or sent for so long.
+/// After a refused proof it is read anew so much later.
 const REFUSED_PAUSE: Span = Span::from_secs(5);
 
 impl Fence {
@@ -164,6 +164,7 @@ impl Fence {
             }
             return self.not_off();
         }
+        self.found_on_said = false;
         self.off_since.get_or_insert(now);
         match std::mem::take(&mut self.ending) {
             Ending::Identified { last, given } => {
@@ -253,7 +254,8 @@ impl Fence {
             (Proposed::Intent, Some(why)) => self.close(why),
             (Proposed::Attempt, None) => self.attempt_committed(now),
             (Proposed::Attempt, Some(why)) => {
-                self.trouble.send_not_before = now + REFUSED_PAUSE;
+                self.trouble.send_not_before = now + watch::after_refusals(self.trouble.refused);
+                self.trouble.refused = self.trouble.refused.saturating_add(1);
                 self.trouble.why = Some(why);
             }
             (Proposed::Answer, refused) => {
@@ -286,8 +288,8 @@ impl Fence {
 
     fn attempt_committed(&mut self, now: Mono) {
         self.tries = self.tries.saturating_add(1);
+        self.trouble.refused = 0;
         self.restart_run();
-        self.found_on_said = false;
         self.attempt = Some(Sending {
             number: self.order.last_attempt.saturating_add(self.tries),
             committed: now,

@@ -1,1 +1,9 @@
+//! Fences driven to their end: one test per rule, then faults at every point, then nonsense.
 
+mod bmc;
+mod executor;
+mod faults;
+mod judge;
+mod property;
+mod rules;
+mod world;

@@ -40,6 +40,12 @@ pub(super) fn after_errors(before: u32) -> Span {
     Span::from_secs(1).times(1 << before.min(8)).min(MAX)
 }
 
+/// After attempts that the log refused in a row (a brake, a pause that we did not know of): 5 s, 10 s .. 60 s.
+pub(super) fn after_refusals(before: u32) -> Span {
+    const MAX: Span = Span::from_secs(60);
+    Span::from_secs(5).times(1 << before.min(8)).min(MAX)
+}
+
 impl Fence {
     /// Whether being heard does not stop this fence: an order, or a second writer after a release.
     pub(super) fn despite_life(&self) -> bool {
@@ -54,10 +60,12 @@ impl Fence {
         if self.despite_life() {
             return false;
         }
-        // Before the first attempt any sign since the start ends the fence, once the log knows of it.
+        // Before the first attempt any sign since the start is a reprieve; the log only needs to hear of it.
         let unattempted = self.order.last_attempt == 0 && self.tries == 0;
-        let heard = self.heard.is_some_and(|at| now.since(at) < HEARD || (unattempted && at >= self.started));
-        let lease = self.lease_moved.is_some_and(|at| at >= self.started && now.since(at) < LEASE);
+        let since_start = |sign: Option<Mono>| sign.filter(|at| *at >= self.started);
+        let heard = self.heard.is_some_and(|at| now.since(at) < HEARD)
+            || (unattempted && since_start(self.heard).is_some());
+        let lease = since_start(self.lease_moved).is_some_and(|at| unattempted || now.since(at) < LEASE);
         heard || lease
     }
 

@@ -84,7 +84,7 @@ fn kind(verdict: &IdentityVerdict) -> &'static str {
     }
 }
 
-fn refusal(result: Result<Pin, NotEnrolled>) -> &'static str {
+fn refusal(result: &Result<Pin, NotEnrolled>) -> &'static str {
     match result {
         Ok(_) => "Pin",
         Err(NotEnrolled::NodeWithout { .. }) => "NodeWithout",
@@ -191,7 +191,7 @@ fn examples_1_to_4_as_text_pin_id_or_swap_and_nothing_else() {
         }
         for text in [dumped, mixed] {
             assert_eq!(
-                refusal(enrolled(machine, &one(text))),
+                refusal(&enrolled(machine, &one(text))),
                 "NoMatch",
                 "{text}: the bytes must be read raw"
             );
@@ -233,7 +233,7 @@ fn example_5_swapped_twins_are_fenceable_through_nobody() {
     for (node, uuid) in [(&p, P), (&q, P_SWAPPED)] {
         let side = NodeSide { node, machine: Ok(id(uuid)), system_uuid: uuid };
         for bmc in [P, P_SWAPPED] {
-            assert_eq!(refusal(enrol(&side, &one(bmc), &fleet)), "NotUnique", "{node} {bmc}");
+            assert_eq!(refusal(&enrol(&side, &one(bmc), &fleet)), "NotUnique", "{node} {bmc}");
             let pinned = Pin { machine: id(uuid), ..pin(Transform::Rfc) };
             let verdict = check(&pinned, &side, &one(bmc), &fleet);
             assert_eq!(kind(&verdict), "NoIdentity", "{node} {bmc}: a twin joined after enrolment");
@@ -254,11 +254,11 @@ fn example_6_and_every_placeholder_identify_nothing_on_either_side() {
         "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
         "{FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF}",
     ] {
-        assert_eq!(refusal(enrolled(P, &one(shared))), "NoUsableMember", "{shared}");
+        assert_eq!(refusal(&enrolled(P, &one(shared))), "NoUsableMember", "{shared}");
         assert_eq!(kind(&checked(&pin(Transform::Rfc), &one(shared))), "NoIdentity", "{shared}");
         let node = name("n1");
         let side = NodeSide { node: &node, machine: Ok(id(P)), system_uuid: shared };
-        assert_eq!(refusal(enrol(&side, &one(P), &BTreeMap::new())), "SystemUuid", "{shared}");
+        assert_eq!(refusal(&enrol(&side, &one(P), &BTreeMap::new())), "SystemUuid", "{shared}");
     }
 }
 
@@ -298,7 +298,7 @@ fn field_cases_of_one_member() {
     }
     for none in [without(ONE), unreadable(ONE)] {
         assert_eq!(kind(&checked(&rfc, &facts(std::slice::from_ref(&none)))), "NoIdentity", "{none:?}");
-        assert_eq!(refusal(enrolled(P, &facts(&[none]))), "NoUsableMember");
+        assert_eq!(refusal(&enrolled(P, &facts(&[none]))), "NoUsableMember");
     }
     assert_eq!(kind(&checked(&rfc, &facts(&[]))), "NoIdentity", "an empty collection");
 }
@@ -307,7 +307,7 @@ fn field_cases_of_one_member() {
 fn real_but_odd_looking_values_are_identities() {
     // bmc A28: ASCII of product and serial is real; no filter on how random a value looks.
     for odd in ["30333330-3333-3030-3333-303330333033", "4c4c4544-0000-0000-0000-000000000001"] {
-        assert_eq!(refusal(enrolled(odd, &one(odd))), "Pin", "{odd}");
+        assert_eq!(refusal(&enrolled(odd, &one(odd))), "Pin", "{odd}");
     }
 }
 
@@ -357,8 +357,8 @@ fn other_members_refuse_only_when_they_are_readable_and_the_same() {
     }
     let noted = checked(&rfc, &facts(&[given(ONE, P), unreadable(TWO)]));
     assert!(noted.to_string().contains("Systems/2: could not be read: HTTP 503"), "{noted}");
-    assert_eq!(refusal(enrolled(P, &facts(&[given(ONE, P), given(TWO, P_SWAPPED)]))), "TwoMatches");
-    assert_eq!(refusal(enrolled(P, &facts(&[given(ONE, OTHER), given(TWO, OTHER)]))), "NoMatch");
+    assert_eq!(refusal(&enrolled(P, &facts(&[given(ONE, P), given(TWO, P_SWAPPED)]))), "TwoMatches");
+    assert_eq!(refusal(&enrolled(P, &facts(&[given(ONE, OTHER), given(TWO, OTHER)]))), "NoMatch");
 }
 
 #[test]
@@ -407,7 +407,8 @@ fn the_nodes_side_is_three_fold() {
     let node = name("n1");
     let pinned = pin(Transform::Rfc);
     let swapped_guest = Pin { system_transform: Transform::Wire, ..pinned.clone() };
-    let rows: &[(&str, &Pin, Result<MachineId, &str>, &str, &str)] = &[
+    type Row<'a> = (&'a str, &'a Pin, Result<MachineId, &'a str>, &'a str, &'a str);
+    let rows: &[Row<'_>] = &[
         ("as pinned", &pinned, Ok(id(P)), P, "Match"),
         ("bmc A19, rem A15: upper case", &pinned, Ok(id(P)), "00112233-4455-6677-8899-AABBCCDDEEFF", "Match"),
         ("bmc A11, A16: swapped since enrolment", &swapped_guest, Ok(id(P)), P_SWAPPED, "Match"),
@@ -434,7 +435,7 @@ fn the_nodes_side_is_three_fold() {
     ];
     for (case, machine, system_uuid, want) in enrolments {
         let side = NodeSide { node: &node, machine: *machine, system_uuid };
-        assert_eq!(refusal(enrol(&side, &one(P), &BTreeMap::new())), *want, "{case}");
+        assert_eq!(refusal(&enrol(&side, &one(P), &BTreeMap::new())), *want, "{case}");
     }
 }
 
@@ -446,7 +447,7 @@ fn a_uuid_on_two_nodes_disables_both() {
         let fleet = BTreeMap::from([(a.clone(), id(P)), (b.clone(), id(theirs))]);
         for (node, own) in [(&a, P), (&b, theirs)] {
             let side = NodeSide { node, machine: Ok(id(own)), system_uuid: own };
-            assert_eq!(refusal(enrol(&side, &one(own), &fleet)), "NotUnique", "{node} {theirs}");
+            assert_eq!(refusal(&enrol(&side, &one(own), &fleet)), "NotUnique", "{node} {theirs}");
             let verdict = check(&Pin { machine: id(own), ..pin(Transform::Rfc) }, &side, &one(own), &fleet);
             assert_eq!(kind(&verdict), "NoIdentity", "{node} {theirs}");
             assert!(verdict.to_string().contains(theirs), "shows both values: {verdict}");

@@ -1,0 +1,418 @@
+//! Whatever happens. Worlds drawn at random are judged step by step in `world`; then an executor that answers with
+//! nonsense is fed to the fence directly.
+
+use coroner_shared::bmc::{
+    CommandAnswer, Continuity, IdentityFacts, Login, MemberFacts, MemberRead, Power, PowerReading,
+};
+use coroner_shared::time::{Mono, Span};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::bmc::{MEMBER, OTHER, P, Says, Shows, Tells};
+use super::world::{Fate, World, order, ordered, refused};
+use crate::command::{Command, Outcome};
+use crate::fence::{Ended, Fence, FenceEvent, FenceOrder, Identified, LOOK_AGE_MAX, Look, Note, Step};
+use crate::phase::EvidenceClass::{self, FoundOff, HostSilentBmcOn};
+use crate::proof::{ProofNeeds, check_off_readings};
+
+fn any_class() -> impl Strategy<Value = EvidenceClass> {
+    select(vec![FoundOff, HostSilentBmcOn, ordered()])
+}
+
+fn any_fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        (0_u64..100_000, 0_u64..25_000).prop_map(|(down, lies)| Fate::BmcRestarts(down, lies)),
+        select(vec![
+            Fate::Swap,
+            Fate::SessionsDie,
+            Fate::PowersOn,
+            Fate::PowersOff,
+            Fate::Heard,
+            Fate::LeaseMoves,
+            Fate::Paused(true),
+            Fate::Paused(false),
+            Fate::Unwanted,
+            Fate::SteadyAgain,
+            Fate::ReadsFail(true),
+            Fate::ReadsFail(false),
+            Fate::Acts(true),
+            Fate::Acts(false),
+            Fate::SaysOther,
+        ]),
+    ]
+}
+
+fn any_fates() -> impl Strategy<Value = Vec<(u64, Fate)>> {
+    let early = (0_u64..8000, any_fate());
+    let late = (0_u64..200_000, any_fate());
+    proptest::collection::vec(prop_oneof![early, late], 0..8)
+}
+
+#[derive(Clone, Debug)]
+struct Draw {
+    class: EvidenceClass,
+    on: bool,
+    steady: bool,
+    cached: bool,
+    paused: bool,
+    re_fence: bool,
+    again: bool,
+    last_attempt: u32,
+    shows: Shows,
+    says: Says,
+    single: bool,
+    off_delay_ms: u64,
+    latency_ms: u64,
+    look_ms: u64,
+    commit_ms: u64,
+    refuses: Option<&'static str>,
+    fates: Vec<(u64, Fate)>,
+    after: Option<(u32, Fate)>,
+}
+
+prop_compose! {
+    fn any_draw()(
+        class in any_class(),
+        (on, steady, cached, paused) in any::<(bool, bool, bool, bool)>(),
+        (re_fence, again, single) in (prop::bool::weighted(0.2), prop::bool::weighted(0.1), prop::bool::weighted(0.2)),
+        last_attempt in 0_u32..3,
+        shows in select(vec![Shows::Session, Shows::ResetTime, Shows::Nothing]),
+        says in select(vec![Says::Accepted, Says::Refused, Says::Unknown, Says::NotSent]),
+        off_delay_ms in 0_u64..40_000,
+        latency_ms in select(vec![1_u64, 50, 500, 4000]),
+        look_ms in select(vec![1_u64, 100, 499, 501]),
+        commit_ms in select(vec![1_u64, 100, 700, 3000]),
+        refuses in select(vec![None, None, None, Some("Attempt"), Some("Answer"), Some("FoundOnAgain"), Some("Proven")]),
+        fates in any_fates(),
+        after in proptest::option::of((0_u32..40, any_fate())),
+    ) -> Draw {
+        Draw {
+            class, on, steady, cached, paused: paused && on, re_fence, again, last_attempt, shows, says, single,
+            off_delay_ms, latency_ms, look_ms, commit_ms, refuses, fates, after,
+        }
+    }
+}
+
+fn world(draw: Draw) -> World {
+    World::new(draw.class).with(|w| {
+        w.bmc.machines[0].set(0, draw.on);
+        w.order.steady = draw.steady;
+        w.order.cached = draw.cached;
+        w.order.paused = draw.paused;
+        w.order.re_fence = draw.re_fence;
+        w.order.again = draw.again;
+        w.order.last_attempt = draw.last_attempt;
+        w.order.intent_open = draw.last_attempt > 0;
+        w.bmc.shows = draw.shows;
+        w.bmc.says = draw.says;
+        w.bmc.single_session = draw.single;
+        w.bmc.off_delay_ms = draw.off_delay_ms;
+        w.bmc.latency_ms = draw.latency_ms;
+        // Only a BMC that is known to cache may do so.
+        w.bmc.tells = if draw.cached { Tells::Old(50_000) } else { Tells::Truth };
+        w.look_ms = draw.look_ms;
+        w.commit_ms = draw.commit_ms;
+        if let Some(name) = draw.refuses {
+            w.outcomes = [(name, refused())].into();
+        }
+        w.fates = draw.fates;
+        w.after_requests = draw.after;
+        w.until_ms = 400_000;
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_world_makes_a_fence_break_a_rule(draw in any_draw()) {
+        world(draw).run();
+    }
+
+    #[test]
+    fn a_calm_world_with_an_honest_bmc_ends_in_a_proof(mut draw in any_draw(), until in 0_u64..60_000) {
+        // Faults stop at some time; whatever happened before, the fence then gets there.
+        draw.again = false;
+        draw.paused = false;
+        draw.refuses = None;
+        draw.after = None;
+        draw.look_ms = draw.look_ms.min(499);
+        draw.says = if draw.says == Says::NotSent { Says::Accepted } else { draw.says };
+        let ends = |fate: &Fate| matches!(
+            fate,
+            Fate::Swap | Fate::Unwanted | Fate::SaysOther | Fate::PowersOn | Fate::LeaseMoves
+        );
+        draw.fates.retain(|(_, fate)| !ends(fate));
+        for (t, fate) in &mut draw.fates {
+            *t = (*t).min(until);
+            if let Fate::BmcRestarts(down, _) = fate {
+                *down = (*down).min(30_000);
+            }
+        }
+        draw.fates.extend([(until, Fate::ReadsFail(false)), (until, Fate::Acts(true)), (until, Fate::Paused(false))]);
+        if draw.class == FoundOff {
+            draw.on = false;
+        }
+        let life = draw.fates.iter().any(|(_, fate)| matches!(fate, Fate::Heard));
+        // A sign of life before the first attempt is a reprieve, and then the state says what comes next.
+        prop_assume!(!life || draw.last_attempt > 0);
+        let latency = draw.latency_ms;
+        let mut world = world(draw);
+        // Longest: a back-off of minutes that was earned before, the settling, the command, the cache, the long row.
+        world.until_ms = 60_000 + 700_000 + 40 * latency;
+        let world = world.run();
+        prop_assert_eq!(&world.ended, &Some(Ended::Proven), "{:?}", world.steps);
+    }
+}
+
+// === nonsense ===
+
+fn any_power() -> impl Strategy<Value = Power> {
+    select(vec![
+        Power::Off,
+        Power::Off,
+        Power::Off,
+        Power::On,
+        Power::PoweringOff,
+        Power::Other("null".to_owned()),
+    ])
+}
+
+fn any_continuity() -> impl Strategy<Value = Continuity> {
+    let number = || proptest::option::of(0_u64..3);
+    (number(), number(), proptest::option::of(select(vec!["a".to_owned(), "b".to_owned()])))
+        .prop_map(|(session, connection, reset_time)| Continuity { session, connection, reset_time })
+}
+
+fn any_login() -> impl Strategy<Value = Login> {
+    select(vec![Login::Session("/s/1".to_owned()), Login::Session("/s/2".to_owned()), Login::Basic])
+}
+
+fn any_uuid() -> impl Strategy<Value = Option<String>> {
+    select(vec![Some(P), Some(P), Some(P), Some(P), Some(OTHER), Some(""), None])
+        .prop_map(|u| u.map(str::to_owned))
+}
+
+/// What a step may be answered with: something that fits it, of whatever content; now and then anything at all.
+#[derive(Clone, Debug)]
+struct Reply {
+    power: Power,
+    uuid: Option<String>,
+    continuity: Continuity,
+    login: Login,
+    fails: bool,
+    outcome: Result<Outcome, String>,
+    answer: CommandAnswer,
+    not_sent: bool,
+    wanted: bool,
+    paused: bool,
+    /// How old a look is.
+    look_age: u64,
+    life: Option<u64>,
+    passes: u64,
+    misfit: bool,
+    note: Option<u8>,
+}
+
+prop_compose! {
+    fn any_reply()(
+        power in any_power(),
+        uuid in any_uuid(),
+        continuity in any_continuity(),
+        login in any_login(),
+        (fails, not_sent, misfit) in (prop::bool::weighted(0.1), prop::bool::weighted(0.2), prop::bool::weighted(0.01)),
+        outcome in select(vec![
+            Ok(Outcome::Done), Ok(Outcome::Done), Ok(Outcome::Done), Ok(Outcome::Done), Ok(Outcome::Unchanged),
+            Ok(refused()), Ok(Outcome::Stale), Err("lost".to_owned()),
+        ]),
+        answer in select(vec![
+            CommandAnswer::Accepted,
+            CommandAnswer::Refused { why: String::new() },
+            CommandAnswer::Unknown { why: String::new() },
+        ]),
+        (wanted, paused) in (prop::bool::weighted(0.97), prop::bool::weighted(0.1)),
+        look_age in select(vec![0_u64, 1, 400, 500, 501, 9000]),
+        life in proptest::option::weighted(0.05, 0_u64..10_000),
+        passes in select(vec![0_u64, 1, 50, 400, 2000, 31_000]),
+        note in proptest::option::weighted(0.1, 0_u8..6),
+    ) -> Reply {
+        Reply {
+            power, uuid, continuity, login, fails, outcome, answer, not_sent, wanted, paused, look_age, life, passes,
+            misfit, note,
+        }
+    }
+}
+
+/// The conditions of a command, kept by somebody who does not trust the fence.
+#[derive(Default)]
+struct Book {
+    identified: Option<Login>,
+    committed: Option<u32>,
+    sent: Vec<u32>,
+    look: Option<Look>,
+    answers: Vec<(u32, CommandAnswer)>,
+    heard: Option<Mono>,
+}
+
+fn facts(reply: &Reply) -> IdentityFacts {
+    let read = MemberRead::Read { uuid: reply.uuid.clone(), serial: None };
+    let members = vec![MemberFacts { path: MEMBER.to_owned(), read }];
+    IdentityFacts { members, manager_uuid: None, tls_key_sha256: None }
+}
+
+fn reading(reply: &Reply) -> PowerReading {
+    PowerReading {
+        power: reply.power.clone(),
+        uuid: reply.uuid.clone(),
+        took: Span::from_ms(reply.passes.min(400)),
+        continuity: reply.continuity.clone(),
+    }
+}
+
+/// The event that answers a step, and what the book keeps of it.
+fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEvent {
+    let failure = || "time-out".to_owned();
+    match step {
+        Step::LastLook => {
+            let heard = reply.life.map(|age| now.back(Span::from_ms(age)));
+            book.heard = book.heard.max(heard);
+            let at = now.back(Span::from_ms(reply.look_age));
+            let look = Look { at, wanted: reply.wanted, paused: reply.paused, heard, lease_moved: None };
+            book.look = Some(look.clone());
+            FenceEvent::Looked(Ok(look))
+        }
+        Step::Identify(over) => {
+            if *over == crate::fence::Over::First {
+                let good = !reply.fails && reply.uuid.as_deref() == Some(P);
+                book.identified = good.then(|| reply.login.clone());
+            }
+            let identified = Identified { facts: facts(reply), login: reply.login.clone() };
+            FenceEvent::Identity(if reply.fails { Err(failure()) } else { Ok(identified) })
+        }
+        Step::DeleteSession { .. } => FenceEvent::Deleted,
+        Step::ReadPower(over) => {
+            if reply.fails
+                || (reply.login != *book.identified.as_ref().unwrap_or(&Login::Basic)
+                    && *over == crate::fence::Over::First)
+            {
+                // Over another log-in than identity was read over, or no longer over any.
+                book.identified = None;
+            }
+            let read = (reading(reply), reply.login.clone());
+            FenceEvent::Power(if reply.fails { Err(failure()) } else { Ok(read) })
+        }
+        Step::NewSession => {
+            if reply.fails {
+                book.identified = None;
+            }
+            FenceEvent::Opened(if reply.fails { Err(failure()) } else { Ok(()) })
+        }
+        Step::Commit(command) => {
+            if reply.outcome == Ok(Outcome::Done) {
+                if let Command::Attempt { number, .. } = &**command {
+                    book.committed = Some(*number);
+                }
+                if let Command::AttemptAnswered { number, answer, .. } = &**command {
+                    book.answers.push((*number, answer.clone()));
+                }
+            }
+            FenceEvent::Committed(reply.outcome.clone())
+        }
+        Step::SendForceOff { .. } if reply.not_sent => FenceEvent::NotSent,
+        Step::SendForceOff { number, .. } => {
+            book.sent.push(*number);
+            FenceEvent::Answered(reply.answer.clone())
+        }
+        Step::Wait { .. } => FenceEvent::Woke,
+        Step::Ended(_) => FenceEvent::Woke,
+    }
+}
+
+fn judge(step: &Step, now: Mono, order: &FenceOrder, book: &Book) {
+    match step {
+        Step::SendForceOff { number, send_before, deadline } => {
+            assert!(book.identified.is_some(), "no Match in this session");
+            assert_eq!(book.committed, Some(*number), "no committed attempt");
+            assert!(!book.sent.contains(number), "sent twice");
+            let look = book.look.as_ref().unwrap();
+            assert!(now.since(look.at) <= LOOK_AGE_MAX && look.wanted && !look.paused, "{look:?}");
+            assert!(*send_before <= now + LOOK_AGE_MAX && *deadline > now);
+            assert!(!order.paused || !look.paused);
+            let despite_life = order.re_fence || matches!(order.class, EvidenceClass::Ordered { .. });
+            let heard = book.heard.is_some_and(|at| now.since(at) < Span::from_secs(3));
+            assert!(despite_life || !heard, "heard");
+        }
+        Step::Commit(command) => {
+            if let Command::Proven { attempt, readings, .. } = &**command {
+                let answer = book.answers.iter().rev().find(|(n, _)| n == attempt).map(|(_, answer)| answer);
+                let machine = order.incarnation.machine;
+                let needs = ProofNeeds { pin: &order.pin, machine, cached: order.cached, answer };
+                check_off_readings(readings, &needs).unwrap();
+            }
+        }
+        Step::LastLook
+        | Step::Identify(_)
+        | Step::DeleteSession { .. }
+        | Step::ReadPower(_)
+        | Step::NewSession
+        | Step::Wait { .. }
+        | Step::Ended(_) => {}
+    }
+}
+
+fn note_of(kind: u8, now: Mono, reply: &Reply) -> Note {
+    match kind {
+        0 => Note::Heard(now.back(Span::from_ms(reply.look_age))),
+        1 => Note::LeaseMoved(now),
+        2 => Note::Paused(true),
+        3 => Note::Paused(false),
+        4 => Note::Steady(None),
+        _ => Note::Steady(Some(reply.continuity.clone())),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_answered_a_command_has_all_its_conditions(
+        class in any_class(),
+        (steady, re_fence, cached) in any::<(bool, bool, bool)>(),
+        replies in proptest::collection::vec(any_reply(), 1..120),
+    ) {
+        let order = FenceOrder {
+            steady,
+            re_fence,
+            cached,
+            shown: replies.first().map(|r| r.continuity.clone()),
+            ..order(class)
+        };
+        let mut fence = Fence::new(order.clone());
+        let mut book = Book::default();
+        let mut now = Mono::from_ms(1_000_000);
+        let mut step = fence.next(now, FenceEvent::Start);
+        for reply in &replies {
+            judge(&step, now, &order, &book);
+            now = now + Span::from_ms(reply.passes);
+            if let Step::Wait { until } = &step {
+                now = now.max(*until);
+            }
+            if let Some(kind) = reply.note {
+                let note = note_of(kind, now, reply);
+                if let Note::Heard(at) = &note {
+                    book.heard = book.heard.max(Some(*at));
+                }
+                fence.note(now, note);
+            }
+            if reply.misfit && !matches!(step, Step::Wait { .. } | Step::Ended(_)) {
+                prop_assert!(matches!(fence.next(now, FenceEvent::Woke), Step::Ended(_)));
+                break;
+            }
+            let event = reply_to(&step, reply, now, &mut book);
+            let was_over = matches!(step, Step::Ended(_));
+            step = fence.next(now, event);
+            prop_assert!(!was_over || matches!(step, Step::Ended(_)), "over is over");
+            prop_assert!(!fence.waiting_for().is_empty());
+        }
+    }
+}
