@@ -45,7 +45,10 @@ impl Args {
     /// A sentence that names the flag, its value and what would be right.
     pub fn check(&self) -> Result<(), String> {
         if self.address.is_unspecified() || self.address.is_multicast() {
-            return Err(format!("--address {} is no address of one host; give the node's InternalIP", self.address));
+            return Err(format!(
+                "--address {} is no address of one host; give the node's InternalIP",
+                self.address
+            ));
         }
         if !self.state.is_absolute() {
             return Err(format!("--state {} is not an absolute path", self.state.display()));
@@ -53,7 +56,9 @@ impl Args {
         if let Some(url) = &self.api_server
             && !url.starts_with("https://")
         {
-            return Err(format!("--api-server {url} is not https; the API server is only spoken to encrypted"));
+            return Err(format!(
+                "--api-server {url} is not https; the API server is only spoken to encrypted"
+            ));
         }
         Ok(())
     }
@@ -74,7 +79,9 @@ mod tests {
         assert_eq!(check(&["--address", "10.0.0.1"]), Ok(()));
         assert!(check(&["--address", "0.0.0.0"]).unwrap_err().contains("--address 0.0.0.0"));
         assert!(check(&["--address", "10.0.0.1", "--state", "x"]).unwrap_err().contains("--state x"));
-        assert!(check(&["--address", "10.0.0.1", "--api-server", "http://a"]).unwrap_err().contains("not https"));
+        assert!(
+            check(&["--address", "10.0.0.1", "--api-server", "http://a"]).unwrap_err().contains("not https")
+        );
         assert!(check(&["--address", "ten"]).unwrap_err().contains("ten"));
         assert!(check(&[]).is_err());
     }

@@ -51,7 +51,9 @@ pub enum BirthError {
         source: std::io::Error,
     },
     /// What the disk holds is not what was written.
-    #[error("{path} is damaged ({why}); this disk is lost: `coroner arbiter replace` makes a new member of this node")]
+    #[error(
+        "{path} is damaged ({why}); this disk is lost: `coroner arbiter replace` makes a new member of this node"
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -59,10 +61,14 @@ pub enum BirthError {
         why: String,
     },
     /// The API server, at a first start.
-    #[error("cannot read or mark Secret {NAMESPACE}/{CLUSTER_SECRET}, which a first start needs; it is tried again")]
+    #[error(
+        "cannot read or mark Secret {NAMESPACE}/{CLUSTER_SECRET}, which a first start needs; it is tried again"
+    )]
     Api(#[source] Box<kube::Error>),
     /// `coroner arbiter init` has not run.
-    #[error("Secret {NAMESPACE}/{CLUSTER_SECRET} is not there yet: the Job coroner-init (`coroner arbiter init`) makes it; waiting for it")]
+    #[error(
+        "Secret {NAMESPACE}/{CLUSTER_SECRET} is not there yet: the Job coroner-init (`coroner arbiter init`) makes it; waiting for it"
+    )]
     NoSecret,
     /// The Secret is not what init writes.
     #[error("Secret {NAMESPACE}/{CLUSTER_SECRET} key {key}: {why}")]
@@ -73,7 +79,9 @@ pub enum BirthError {
         why: String,
     },
     /// This node is no member.
-    #[error("node {node} is no member of the arbiter (members: {members}); remove the label coroner.dev/arbiter from it, or make it one with `coroner arbiter replace`")]
+    #[error(
+        "node {node} is no member of the arbiter (members: {members}); remove the label coroner.dev/arbiter from it, or make it one with `coroner arbiter replace`"
+    )]
     NotAMember {
         /// This node.
         node: NodeName,
@@ -81,7 +89,9 @@ pub enum BirthError {
         members: String,
     },
     /// The disk is empty, but this member has lived before.
-    #[error("the disk of replica {id} on {node} is empty, yet it has been used before: it is lost. It never starts under its old id, since it may have voted; `coroner arbiter replace {node}` makes a new member")]
+    #[error(
+        "the disk of replica {id} on {node} is empty, yet it has been used before: it is lost. It never starts under its old id, since it may have voted; `coroner arbiter replace {node}` makes a new member"
+    )]
     LostDisk {
         /// Which replica.
         id: ReplicaId,
@@ -124,7 +134,10 @@ pub fn from_disk(state: &Path) -> Result<Option<Identity>, BirthError> {
     };
     let damaged = |why: String| BirthError::Damaged { path: path.clone(), why };
     let disk: OnDisk = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
-    let seed = Zeroizing::new(coroner_shared::hex::parse::<32>(&disk.key_seed).ok_or_else(|| damaged("the key is cut short".to_owned()))?);
+    let seed = Zeroizing::new(
+        coroner_shared::hex::parse::<32>(&disk.key_seed)
+            .ok_or_else(|| damaged("the key is cut short".to_owned()))?,
+    );
     Ok(Some(Identity {
         id: disk.id,
         founders: disk.founders,
@@ -138,9 +151,18 @@ pub fn from_disk(state: &Path) -> Result<Option<Identity>, BirthError> {
 ///
 /// # Errors
 /// See [`BirthError`]; [`BirthError::NoSecret`] and [`BirthError::Api`] are worth another try.
-pub async fn first_start(client: &Client, namespace: &str, node: &NodeName, state: &Path) -> Result<Identity, BirthError> {
+pub async fn first_start(
+    client: &Client,
+    namespace: &str,
+    node: &NodeName,
+    state: &Path,
+) -> Result<Identity, BirthError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let secret = secrets.get_opt(CLUSTER_SECRET).await.map_err(|e| BirthError::Api(Box::new(e)))?.ok_or(BirthError::NoSecret)?;
+    let secret = secrets
+        .get_opt(CLUSTER_SECRET)
+        .await
+        .map_err(|e| BirthError::Api(Box::new(e)))?
+        .ok_or(BirthError::NoSecret)?;
     let founders: Founders = serde_json::from_str(&text_of(&secret, FOUNDERS)?)
         .map_err(|e| BirthError::BadSecret { key: FOUNDERS, why: e.to_string() })?;
     let Some(own) = founders.members.iter().find(|m| m.node == *node).cloned() else {
@@ -156,7 +178,8 @@ pub async fn first_start(client: &Client, namespace: &str, node: &NodeName, stat
     let certificate = pki::issue(&ca, &ca_key, own.id, own.address)?;
     let mut seed = Zeroizing::new([0_u8; 32]);
     getrandom::fill(&mut *seed).map_err(BirthError::Random)?;
-    let identity = Identity { id: own.id, founders, ca: ca.to_string(), certificate, key: SecretKey::from_seed(&seed) };
+    let identity =
+        Identity { id: own.id, founders, ca: ca.to_string(), certificate, key: SecretKey::from_seed(&seed) };
     save(state, &identity)?;
     set_mark(&secrets, &mark, node).await?;
     Ok(identity)
@@ -174,7 +197,11 @@ async fn set_mark(secrets: &Api<Secret>, mark: &str, node: &NodeName) -> Result<
 
 fn text_of(secret: &Secret, key: &'static str) -> Result<Zeroizing<String>, BirthError> {
     let bad = |why: &str| BirthError::BadSecret { key, why: why.to_owned() };
-    let bytes = secret.data.as_ref().and_then(|d| d.get(key)).ok_or_else(|| bad("is missing; `coroner arbiter init` writes it"))?;
+    let bytes = secret
+        .data
+        .as_ref()
+        .and_then(|d| d.get(key))
+        .ok_or_else(|| bad("is missing; `coroner arbiter init` writes it"))?;
     String::from_utf8(bytes.0.clone()).map(Zeroizing::new).map_err(|_| bad("is not text"))
 }
 
@@ -193,7 +220,10 @@ fn save(state: &Path, identity: &Identity) -> Result<(), BirthError> {
         move |source| BirthError::Disk { what, path, source }
     };
     std::fs::create_dir_all(state).map_err(failed("make the folder", state))?;
-    let text = Zeroizing::new(serde_json::to_string(&disk).map_err(|e| BirthError::Damaged { path: state.to_owned(), why: e.to_string() })?);
+    let text = Zeroizing::new(
+        serde_json::to_string(&disk)
+            .map_err(|e| BirthError::Damaged { path: state.to_owned(), why: e.to_string() })?,
+    );
     let (path, fresh) = (state.join(FILE), state.join("identity.json.new"));
     let mut file = std::fs::OpenOptions::new()
         .write(true)

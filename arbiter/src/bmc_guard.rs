@@ -52,7 +52,10 @@ impl Guard {
             *record = Record { version: version.to_owned(), ..Record::default() };
         }
         if let Some((_, bmcs)) = record.breaker.opened() {
-            return Err(format!("the log-in of Secret {secret} was refused by {}; it is not used again before the Secret changes", bmcs.join(", ")));
+            return Err(format!(
+                "the log-in of Secret {secret} was refused by {}; it is not used again before the Secret changes",
+                bmcs.join(", ")
+            ));
         }
         match record.refused.get(node) {
             Some(at) if now.since(*at) < AGAIN => Err(format!(
@@ -89,7 +92,12 @@ impl Guard {
 // === impl Guarded ===
 
 /// Notes what a result says of the log-in, and hands it on.
-fn noted<T>(guard: &Guard, secret: &str, node: &NodeName, result: Result<T, BmcError>) -> Result<T, BmcError> {
+fn noted<T>(
+    guard: &Guard,
+    secret: &str,
+    node: &NodeName,
+    result: Result<T, BmcError>,
+) -> Result<T, BmcError> {
     match &result {
         Ok(_) => guard.note(secret, node, true),
         Err(BmcError::AuthRejected { .. }) => guard.note(secret, node, false),
@@ -152,7 +160,10 @@ mod tests {
         assert!(guard.permit("s", "1", &node, now).is_ok());
         guard.note("s", &node, false);
         assert!(guard.permit("s", "1", &node, now).is_err());
-        assert!(guard.permit("s", "1", &NodeName::new("n2").unwrap(), now).is_ok(), "another BMC may take it");
+        assert!(
+            guard.permit("s", "1", &NodeName::new("n2").unwrap(), now).is_ok(),
+            "another BMC may take it"
+        );
         assert!(guard.permit("s", "1", &node, now + AGAIN + Span::from_secs(1)).is_ok());
         assert!(guard.permit("s", "2", &node, now).is_ok(), "the Secret changed");
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use coroner_bmc::{Bmc, Pin, PinOf, Quirks, Redfish, RedfishConfig, RedfishSettings, Secret, Timeouts, Trust};
+use coroner_bmc::{
+    Bmc, Pin, PinOf, Quirks, Redfish, RedfishConfig, RedfishSettings, Secret, Timeouts, Trust,
+};
 use coroner_shared::id::NodeName;
 use coroner_shared::time::Span;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
@@ -48,7 +50,12 @@ pub struct Opener {
 impl Opener {
     /// An opener over the watched bindings.
     pub fn new(client: Client, namespace: &str, specs: watch::Receiver<Arc<Specs>>) -> Self {
-        Self { specs, secrets: Api::namespaced(client, namespace), last: Arc::default(), guard: Guard::default() }
+        Self {
+            specs,
+            secrets: Api::namespaced(client, namespace),
+            last: Arc::default(),
+            guard: Guard::default(),
+        }
     }
 
     /// Wakes when a binding changes.
@@ -66,7 +73,12 @@ impl Opener {
     /// # Errors
     /// No binding, a wrong one, or no credentials; in words for people, without secrets.
     pub async fn open(&self, node: &NodeName) -> Result<Box<dyn Bmc>, String> {
-        let spec = self.specs.borrow().get(node).cloned().ok_or_else(|| format!("node {node} has no MachineBinding"))?;
+        let spec = self
+            .specs
+            .borrow()
+            .get(node)
+            .cloned()
+            .ok_or_else(|| format!("node {node} has no MachineBinding"))?;
         let secret = &spec.credentials.secret_name;
         let (username, password, version) = self.log_in(secret).await?;
         self.guard.permit(secret, &version, node, clock::now())?;
@@ -93,12 +105,19 @@ impl Opener {
             }
             Ok(Err(_)) | Err(_) => {
                 let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-                return last.ok_or_else(|| format!("Secret {name} cannot be read now, and was never read before"));
+                return last
+                    .ok_or_else(|| format!("Secret {name} cannot be read now, and was never read before"));
             }
         };
         let value = |key: &str| -> Result<Zeroizing<String>, String> {
-            let bytes = secret.data.as_ref().and_then(|d| d.get(key)).ok_or_else(|| format!("Secret {name} has no key {key}"))?;
-            String::from_utf8(bytes.0.clone()).map(Zeroizing::new).map_err(|_| format!("key {key} of Secret {name} is not text"))
+            let bytes = secret
+                .data
+                .as_ref()
+                .and_then(|d| d.get(key))
+                .ok_or_else(|| format!("Secret {name} has no key {key}"))?;
+            String::from_utf8(bytes.0.clone())
+                .map(Zeroizing::new)
+                .map_err(|_| format!("key {key} of Secret {name} is not text"))
         };
         let version = secret.metadata.resource_version.clone().unwrap_or_default();
         let log_in = (value("username")?.to_string(), value("password")?, version);
@@ -123,7 +142,9 @@ fn quirks(spec: &MachineBindingSpec) -> Quirks {
 fn trust(spec: &MachineBindingSpec) -> Result<Trust, String> {
     let tls = &spec.tls;
     match (&tls.ca_bundle, &tls.sha256_pin, tls.of) {
-        (Some(pem), None, _) => Ok(Trust::CaBundle { pem: pem.clone(), server_name: tls.server_name.clone() }),
+        (Some(pem), None, _) => {
+            Ok(Trust::CaBundle { pem: pem.clone(), server_name: tls.server_name.clone() })
+        }
         (None, Some(pin), Some(of)) => {
             let of = match of {
                 types::PinOf::Certificate => PinOf::Certificate,

@@ -63,8 +63,11 @@ pub struct Entry {
 pub struct BmcPool {
     handle: ReplicaHandle,
     opener: Opener,
-    entries: Arc<Mutex<BTreeMap<NodeName, (String, Arc<Entry>)>>>,
+    entries: Arc<Mutex<Entries>>,
 }
+
+/// By node: what the entry was made for, and the entry.
+type Entries = BTreeMap<NodeName, (String, Arc<Entry>)>;
 
 // === impl BmcPool ===
 
@@ -159,7 +162,9 @@ impl BmcPool {
         };
         match self.entry(node) {
             None => unclear("no binding"),
-            Some(entry) => lock(&entry.track).as_ref().map_or_else(|| unclear("the binding is not verified yet"), |t| t.view(me, now, failed)),
+            Some(entry) => lock(&entry.track)
+                .as_ref()
+                .map_or_else(|| unclear("the binding is not verified yet"), |t| t.view(me, now, failed)),
         }
     }
 
@@ -169,7 +174,9 @@ impl BmcPool {
         let siblings = state.bindings.iter().filter(|(name, b)| *name != node && b.network == *network);
         let answers = siblings.filter_map(|(name, _)| self.entry(name)).map(|entry| {
             let seen = entry.seen();
-            seen.power.is_some_and(|(_, at)| now.since(at) <= Span::from_secs(35) && seen.error.is_none_or(|(_, bad)| bad <= at))
+            seen.power.is_some_and(|(_, at)| {
+                now.since(at) <= Span::from_secs(35) && seen.error.is_none_or(|(_, bad)| bad <= at)
+            })
         });
         answers.reduce(|a, b| a || b)
     }
@@ -201,7 +208,11 @@ impl Entry {
 
     /// What the track knows when a fence begins.
     pub fn known(&self, now: Mono) -> BmcKnown {
-        let known = |t: &mut BmcTrack| BmcKnown { steady: t.steady(now), shown: t.shown().cloned(), off_for: t.off_for(now) };
+        let known = |t: &mut BmcTrack| BmcKnown {
+            steady: t.steady(now),
+            shown: t.shown().cloned(),
+            off_for: t.off_for(now),
+        };
         self.with_track(known).unwrap_or_default()
     }
 
@@ -272,17 +283,21 @@ impl Warm {
 /// The node's side of an identity, from the state.
 pub fn node_side<'a>(state: &'a State, node: &'a NodeName) -> NodeSide<'a> {
     let known = state.nodes.get(node);
-    let machine = known.and_then(|n| n.member.as_ref()).map_or(Err("no agent has registered"), |m| match &m.machine {
-        Ok(id) => Ok(*id),
-        Err(why) => Err(why.as_str()),
-    });
+    let machine =
+        known.and_then(|n| n.member.as_ref()).map_or(Err("no agent has registered"), |m| match &m.machine {
+            Ok(id) => Ok(*id),
+            Err(why) => Err(why.as_str()),
+        });
     let system_uuid = known.and_then(|n| n.facts.as_ref()).map_or("", |f| f.system_uuid.as_str());
     NodeSide { node, machine, system_uuid }
 }
 
 /// All registered machines.
 pub fn fleet(state: &State) -> BTreeMap<NodeName, MachineId> {
-    let members = state.nodes.iter().filter_map(|(name, n)| Some((name.clone(), n.member.as_ref()?.machine.clone().ok()?)));
+    let members = state
+        .nodes
+        .iter()
+        .filter_map(|(name, n)| Some((name.clone(), n.member.as_ref()?.machine.clone().ok()?)));
     members.collect()
 }
 

@@ -76,7 +76,10 @@ impl Datagrams {
             };
             let state = Arc::clone(&self.published.borrow().state);
             if index.0 != state.membership {
-                let uids = state.nodes.iter().filter_map(|(name, n)| Some((n.member.as_ref()?.uid.clone(), name.clone())));
+                let uids = state
+                    .nodes
+                    .iter()
+                    .filter_map(|(name, n)| Some((n.member.as_ref()?.uid.clone(), name.clone())));
                 index = (state.membership, uids.collect());
             }
             if let Err(reason) = self.take(&buffer[..length], from, &state, &index.1, &mut checks).await {
@@ -95,7 +98,8 @@ impl Datagrams {
     ) -> Result<(), &'static str> {
         let datagram = parse(bytes).map_err(|_| "malformed")?;
         let Sender::Node(uid) = datagram.sender.clone() else { return Err("not-an-agent") };
-        let member = uids.get(&uid).and_then(|name| state.nodes.get(name)?.member.as_ref()).ok_or("unknown-sender")?;
+        let member =
+            uids.get(&uid).and_then(|name| state.nodes.get(name)?.member.as_ref()).ok_or("unknown-sender")?;
         if !checks.spend(from.ip(), clock::now()) {
             return Err("rate");
         }
@@ -116,7 +120,10 @@ impl Datagrams {
         let heard = match message {
             Message::Status(status) => {
                 let beacon = Proven::verify(&status.beacon, member, self.cluster).map_err(|_| "beacon")?;
-                let slice = uids.get(&uid).and_then(|name| observers::slice_for(state, self.cluster, name)).map_or(0, |s| s.version);
+                let slice = uids
+                    .get(&uid)
+                    .and_then(|name| observers::slice_for(state, self.cluster, name))
+                    .map_or(0, |s| s.version);
                 self.send(from, &Message::StatusAck { term, slice }).await;
                 Heard::Status { node: uid, status: Box::new(status), beacon, from: from.ip() }
             }
@@ -127,7 +134,8 @@ impl Datagrams {
                 Heard::Reports { node: uid, batch }
             }
             Message::ProbeAnswer(answer) => {
-                let answer = CheckedAnswer::verify(&answer, state, self.cluster).map_err(|_| "probe-answer")?;
+                let answer =
+                    CheckedAnswer::verify(&answer, state, self.cluster).map_err(|_| "probe-answer")?;
                 Heard::Answer { node: uid, answer }
             }
             Message::Beacon(_)
@@ -155,11 +163,26 @@ pub async fn ask(
     mut asks: mpsc::Receiver<(IpAddr, AskProbe)>,
 ) {
     while let Some((prober, ask)) = asks.recv().await {
-        send(&socket, SocketAddr::new(prober, PORT_PEER), &Sender::Replica(id), &Message::AskProbe(ask), &key, cluster).await;
+        send(
+            &socket,
+            SocketAddr::new(prober, PORT_PEER),
+            &Sender::Replica(id),
+            &Message::AskProbe(ask),
+            &key,
+            cluster,
+        )
+        .await;
     }
 }
 
-async fn send(socket: &UdpSocket, to: SocketAddr, sender: &Sender, message: &Message, key: &SecretKey, cluster: ClusterId) {
+async fn send(
+    socket: &UdpSocket,
+    to: SocketAddr,
+    sender: &Sender,
+    message: &Message,
+    key: &SecretKey,
+    cluster: ClusterId,
+) {
     if let Ok(bytes) = encode(sender, message, key, cluster) {
         // Lost or refused: the other end asks again.
         let _ = socket.send_to(&bytes, to).await;

@@ -39,9 +39,6 @@ const STEP: Duration = Duration::from_millis(50);
 const CALM: Span = Span::from_ms(250);
 /// Datagrams that may wait; more are dropped, which is what a network does.
 const QUEUE: usize = 8192;
-/// A command that was proposed is not proposed again within this time: its outcome is on its way.
-const AGAIN: Span = Span::from_ms(500);
-
 /// A follower to the leader.
 #[derive(Serialize, Deserialize)]
 pub struct FromFollower {
@@ -108,7 +105,17 @@ struct Desk {
     findings: Vec<Finding>,
     suspects: BTreeMap<NodeName, Mono>,
     asks: Vec<Ask>,
-    followers: BTreeMap<ReplicaId, (Mono, Vec<(NodeName, BmcView)>, Span)>,
+    followers: Followers,
+}
+
+/// What each follower said last, and when.
+type Followers = BTreeMap<ReplicaId, Said>;
+
+/// What a follower said.
+struct Said {
+    at: Mono,
+    bmc: Vec<(NodeName, BmcView)>,
+    uptime: Span,
 }
 
 /// A handle to what is heard.
@@ -166,8 +173,9 @@ impl Hearing {
         let mut desk = self.desk();
         let Some(pool) = desk.pool.as_mut() else { return ToFollower::default() };
         pool.absorb(now, said.summary);
-        desk.followers.insert(from, (now, said.bmc, said.uptime));
-        let suspects = desk.suspects.iter().map(|(node, failed)| (node.clone(), now.since(*failed))).collect();
+        desk.followers.insert(from, Said { at: now, bmc: said.bmc, uptime: said.uptime });
+        let suspects =
+            desk.suspects.iter().map(|(node, failed)| (node.clone(), now.since(*failed))).collect();
         ToFollower { suspects, asks: desk.asks.clone() }
     }
 
@@ -186,17 +194,13 @@ impl Hearing {
 
     /// A command that must carry what the leader hears when it proposes it.
     pub async fn with_what_is_heard(&self, command: Command) -> Command {
-        match command {
-            Command::ConfirmOff { node, confirmation, .. } => {
-                let state = Arc::clone(&self.published.borrow().state);
-                let limit = coroner_arbiter_core::policy::select::rules_for(&state, &node).beacons.suspect;
-                let now = clock::now();
-                // Where nothing is pooled nothing is known, and a confirmation waits.
-                let heard = self.desk().pool.as_ref().is_none_or(|pool| pool.heard_within(now, &state, &node, limit));
-                Command::ConfirmOff { node, confirmation, heard }
-            }
-            other => other,
-        }
+        let Command::ConfirmOff { node, confirmation, .. } = command else { return command };
+        let state = Arc::clone(&self.published.borrow().state);
+        let limit = coroner_arbiter_core::policy::select::rules_for(&state, &node).beacons.suspect;
+        let now = clock::now();
+        // Where nothing is pooled nothing is known, and a confirmation waits.
+        let heard = self.desk().pool.as_ref().is_none_or(|pool| pool.heard_within(now, &state, &node, limit));
+        Command::ConfirmOff { node, confirmation, heard }
     }
 
     /// How a node was judged last.
@@ -230,7 +234,6 @@ struct Task {
     synced: u64,
     handed_over: Mono,
     handing: Arc<Mutex<bool>>,
-    proposed: BTreeMap<String, Mono>,
     asked: BTreeSet<(NodeName, u64)>,
 }
 
@@ -246,7 +249,6 @@ async fn run(hearing: Hearing, parts: Parts, mut inbox: mpsc::Receiver<Heard>) {
         synced: u64::MAX,
         handed_over: now,
         handing: Arc::default(),
-        proposed: BTreeMap::new(),
         asked: BTreeSet::new(),
     };
     let mut every = tokio::time::interval(STEP);
@@ -319,7 +321,6 @@ impl Task {
         if self.judge.as_ref().is_none_or(|(_, term)| *term != published.term) {
             self.judge = Some((Judge::new(now), published.term));
             *self.hearing.desk() = Desk { pool: Some(Pool::new(me)), ..Desk::default() };
-            self.proposed.clear();
         }
         let own = self.witness.summary(now, &published.state);
         let output = {
@@ -327,7 +328,11 @@ impl Task {
             let own_bmc = self.parts.bmcs.views(&desk.suspects, now);
             let bmc = book(own_bmc, &desk.followers, now);
             let leases = lease_book(&self.hearing.leases.borrow(), now);
-            let group_age = desk.followers.values().map(|(at, _, uptime)| *uptime + now.since(*at)).fold(now.since(self.started), Ord::max);
+            let group_age = desk
+                .followers
+                .values()
+                .map(|said| said.uptime + now.since(said.at))
+                .fold(now.since(self.started), Ord::max);
             let siblings = siblings(&self.parts.bmcs, &published.state, &desk.suspects, now);
             let (Some(pool), Some((judge, term))) = (desk.pool.as_mut(), self.judge.as_mut()) else { return };
             pool.absorb(now, own);
@@ -351,22 +356,16 @@ impl Task {
             self.parts.bmcs.want(&desk.suspects);
             output
         };
-        self.perform(now, published, output).await;
+        self.perform(published, output).await;
     }
 
-    async fn perform(&mut self, now: Mono, published: &Published, output: JudgeOutput) {
+    async fn perform(&mut self, published: &Published, output: JudgeOutput) {
         if let Some(why) = output.step_down {
             tracing::warn!(?why, "another replica hears more; this one gives up leading");
             self.parts.proposer.handle().step_down().await;
         }
         self.ask(&published.state, &output.ask_probes);
-        self.proposed.retain(|_, at| now.since(*at) < AGAIN);
         for command in output.commands {
-            let what = about(&command);
-            if self.proposed.contains_key(&what) {
-                continue;
-            }
-            self.proposed.insert(what, now);
             let proposer = self.parts.proposer.clone();
             tokio::spawn(async move {
                 if let Err(error) = proposer.here(command).await {
@@ -404,9 +403,15 @@ impl Task {
         let Some(address) = self.parts.proposer.peers().get(&leader).copied() else { return };
         let url = format!("https://{}{WITNESS}", SocketAddr::new(address, PORT_REPLICA));
         let wanted = self.hearing.desk().suspects.clone();
-        let said = FromFollower { summary, bmc: self.parts.bmcs.views(&wanted, now), uptime: now.since(self.started) };
-        let (client, bmcs, handing) = (self.parts.proposer.client().clone(), self.parts.bmcs.clone(), Arc::clone(&self.handing));
-        let (asks, state, desk) = (self.parts.asks.clone(), Arc::clone(state), Arc::clone(&self.hearing.desk));
+        let said = FromFollower {
+            summary,
+            bmc: self.parts.bmcs.views(&wanted, now),
+            uptime: now.since(self.started),
+        };
+        let (client, bmcs, handing) =
+            (self.parts.proposer.client().clone(), self.parts.bmcs.clone(), Arc::clone(&self.handing));
+        let (asks, state, desk) =
+            (self.parts.asks.clone(), Arc::clone(state), Arc::clone(&self.hearing.desk));
         tokio::spawn(async move {
             let sent = client.post(url).timeout(Duration::from_secs(1)).json(&said).send().await;
             if let Ok(answer) = sent
@@ -435,16 +440,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What all replicas read, aged to now.
-fn book(own: Vec<(NodeName, BmcView)>, followers: &BTreeMap<ReplicaId, (Mono, Vec<(NodeName, BmcView)>, Span)>, now: Mono) -> BmcBook {
+fn book(own: Vec<(NodeName, BmcView)>, followers: &Followers, now: Mono) -> BmcBook {
     let mut book = BmcBook::new();
     for (node, view) in own {
         book.entry(node).or_default().push(view);
     }
-    for (at, views, _) in followers.values() {
+    for Said { at, bmc, .. } in followers.values() {
         // A follower that says nothing any more has nothing to say of a BMC either.
         let old = now.since(*at);
         if old <= Span::from_secs(3) {
-            for (node, view) in views {
+            for (node, view) in bmc {
                 book.entry(node.clone()).or_default().push(BmcView { age: view.age + old, ..view.clone() });
             }
         }
@@ -452,7 +457,12 @@ fn book(own: Vec<(NodeName, BmcView)>, followers: &BTreeMap<ReplicaId, (Mono, Ve
     book
 }
 
-fn siblings(bmcs: &BmcPool, state: &State, suspects: &BTreeMap<NodeName, Mono>, now: Mono) -> BTreeMap<NodeName, bool> {
+fn siblings(
+    bmcs: &BmcPool,
+    state: &State,
+    suspects: &BTreeMap<NodeName, Mono>,
+    now: Mono,
+) -> BTreeMap<NodeName, bool> {
     suspects.keys().filter_map(|node| Some((node.clone(), bmcs.sibling_answers(state, node, now)?))).collect()
 }
 
@@ -463,7 +473,9 @@ fn lease_book(leases: &Leases, now: Mono) -> LeaseBook {
         leases: leases
             .seen
             .iter()
-            .map(|(node, lease)| (node.clone(), LeaseSeen { changed: lease.changed, interval: lease.interval }))
+            .map(|(node, lease)| {
+                (node.clone(), LeaseSeen { changed: lease.changed, interval: lease.interval })
+            })
             .collect(),
     }
 }
@@ -471,15 +483,4 @@ fn lease_book(leases: &Leases, now: Mono) -> LeaseBook {
 fn has_quorum(published: &Published) -> bool {
     let members = published.state.replicas.len().max(1);
     published.active.is_some_and(|active| active > members / 2)
-}
-
-/// What makes two proposals the same one.
-fn about(command: &Command) -> String {
-    match command {
-        Command::Judge(view) => format!("judge {}", view.node),
-        Command::Heard { node, .. } => format!("heard {node}"),
-        Command::SilentAgain { node } => format!("silent {node}"),
-        Command::LeaseMoved { node } => format!("lease {node}"),
-        other => format!("{other:?}"),
-    }
 }

@@ -19,8 +19,8 @@ use coroner_shared::keys::Purpose;
 use coroner_shared::slice::Slice;
 use coroner_shared::wire::HTTP_BODY_BYTES_MAX;
 use coroner_shared::wire::http::{
-    BOOT_HEADER, GOODBYE, Goodbye, NODE_HEADER, NUMBER_HEADER, REGISTER, Refusal, Register, Registered, SIGNATURE_HEADER, SLICE,
-    request_text,
+    BOOT_HEADER, GOODBYE, Goodbye, NODE_HEADER, NUMBER_HEADER, REGISTER, Refusal, Register, Registered,
+    SIGNATURE_HEADER, SLICE, request_text,
 };
 use serde::Deserialize;
 
@@ -69,10 +69,20 @@ pub fn router(ingress: Ingress) -> Router {
 // === replicas ===
 
 fn replica(peer: Peer) -> Result<coroner_shared::id::ReplicaId, Refused> {
-    peer.replica.ok_or_else(|| refused(StatusCode::FORBIDDEN, "NotAReplica", "this path is for replicas; show a certificate of the cluster's CA"))
+    peer.replica.ok_or_else(|| {
+        refused(
+            StatusCode::FORBIDDEN,
+            "NotAReplica",
+            "this path is for replicas; show a certificate of the cluster's CA",
+        )
+    })
 }
 
-async fn step(Axum(ingress): Axum<Ingress>, Extension(peer): Extension<Peer>, body: Bytes) -> Result<StatusCode, Refused> {
+async fn step(
+    Axum(ingress): Axum<Ingress>,
+    Extension(peer): Extension<Peer>,
+    body: Bytes,
+) -> Result<StatusCode, Refused> {
     let from = replica(peer)?;
     let messages = split(&body).map_err(|e| refused(StatusCode::BAD_REQUEST, "BadBatch", &e.to_string()))?;
     ingress.hearing.replica_traffic(from).await;
@@ -107,17 +117,26 @@ async fn propose(
 
 // === agents ===
 
-async fn register(Axum(ingress): Axum<Ingress>, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<Json<Registered>, Refused> {
-    let wanted: Register = serde_json::from_slice(&body).map_err(|e| refused(StatusCode::BAD_REQUEST, "BadBody", &e.to_string()))?;
+async fn register(
+    Axum(ingress): Axum<Ingress>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<Registered>, Refused> {
+    let wanted: Register = serde_json::from_slice(&body)
+        .map_err(|e| refused(StatusCode::BAD_REQUEST, "BadBody", &e.to_string()))?;
     // A known key speaks for its host without the API server; a token is needed for a new key only.
     let state = ingress.proposer.published().state;
     let known = state.nodes.get(&wanted.node).and_then(|n| n.member.as_ref()).filter(|m| m.key == wanted.key);
-    let (uid, by_token) = match known.map(|m| ingress.check_signature(m, "POST", &uri, &headers, &body).map(|()| m.uid.clone())) {
+    let (uid, by_token) = match known
+        .map(|m| ingress.check_signature(m, "POST", &uri, &headers, &body).map(|()| m.uid.clone()))
+    {
         Some(Ok(uid)) => (uid, false),
         Some(Err(_)) | None => (ingress.by_token(&headers, &wanted).await?, true),
     };
     let Register { node, machine, boot, key, address, version: _ } = wanted;
-    let command = Command::Register { node: node.clone(), uid: uid.clone(), machine, boot, key, address, by_token };
+    let command =
+        Command::Register { node: node.clone(), uid: uid.clone(), machine, boot, key, address, by_token };
     ingress.commit(command).await?;
     ingress.hearing.registered(uid.clone(), boot).await;
     let slice = ingress.slice_when_applied(&node).await?;
@@ -141,7 +160,9 @@ async fn slice(
     let until = tokio::time::Instant::now() + LONG_POLL;
     loop {
         let state = Arc::clone(&published.borrow_and_update().state);
-        if let Some(slice) = observers::slice_for(&state, ingress.cluster, &node).filter(|s| s.version != have) {
+        if let Some(slice) =
+            observers::slice_for(&state, ingress.cluster, &node).filter(|s| s.version != have)
+        {
             return Ok(Json(slice).into_response());
         }
         match tokio::time::timeout_at(until, published.changed()).await {
@@ -151,9 +172,15 @@ async fn slice(
     }
 }
 
-async fn goodbye(Axum(ingress): Axum<Ingress>, uri: Uri, headers: HeaderMap, body: Bytes) -> Result<StatusCode, Refused> {
+async fn goodbye(
+    Axum(ingress): Axum<Ingress>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Refused> {
     let node = ingress.signed_by("POST", &uri, &headers, &body)?;
-    let said: Goodbye = serde_json::from_slice(&body).map_err(|e| refused(StatusCode::BAD_REQUEST, "BadBody", &e.to_string()))?;
+    let said: Goodbye = serde_json::from_slice(&body)
+        .map_err(|e| refused(StatusCode::BAD_REQUEST, "BadBody", &e.to_string()))?;
     ingress.commit(Command::Goodbye { node, boot: said.boot, kind: said.kind }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -165,57 +192,96 @@ impl Ingress {
     async fn commit(&self, command: Command) -> Result<(), Refused> {
         match self.proposer.anywhere(self.proposer.key(), command).await {
             Ok(Outcome::Done | Outcome::Unchanged) => Ok(()),
-            Ok(Outcome::Refused(refusal)) => {
-                Err(Refused(StatusCode::CONFLICT, Refusal { reason: refusal.reason, message: refusal.message }))
+            Ok(Outcome::Refused(refusal)) => Err(Refused(
+                StatusCode::CONFLICT,
+                Refusal { reason: refusal.reason, message: refusal.message },
+            )),
+            Ok(Outcome::Stale) => {
+                Err(refused(StatusCode::CONFLICT, "Stale", "it belongs to a boot or Node that is over"))
             }
-            Ok(Outcome::Stale) => Err(refused(StatusCode::CONFLICT, "Stale", "it belongs to a boot or Node that is over")),
             Err(error) => Err(refused(StatusCode::SERVICE_UNAVAILABLE, "NotLeader", &error.to_string())),
         }
     }
 
     /// Whether the token speaks for the node that wants to register, and for which uid.
     async fn by_token(&self, headers: &HeaderMap, wanted: &Register) -> Result<NodeUid, Refused> {
-        let token = headers.get("authorization").and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
-        let token = token.ok_or_else(|| refused(StatusCode::UNAUTHORIZED, "TokenRejected", "a first registration needs the pod's projected token"))?;
+        let token = headers
+            .get("authorization")
+            .and_then(|v| v.to_str().ok())
+            .and_then(|v| v.strip_prefix("Bearer "));
+        let token = token.ok_or_else(|| {
+            refused(
+                StatusCode::UNAUTHORIZED,
+                "TokenRejected",
+                "a first registration needs the pod's projected token",
+            )
+        })?;
         let host = self.reviewer.agent(token).await.map_err(|error| match error {
-            AuthError::Api(_) => refused(StatusCode::SERVICE_UNAVAILABLE, "ApiUnreadable", &error.to_string()),
+            AuthError::Api(_) => {
+                refused(StatusCode::SERVICE_UNAVAILABLE, "ApiUnreadable", &error.to_string())
+            }
             AuthError::Unauthenticated(_) | AuthError::Forbidden { .. } => {
                 refused(StatusCode::FORBIDDEN, "TokenRejected", &error.to_string())
             }
         })?;
         if host.node != wanted.node {
-            let message = format!("the token is for node {}, the registration for {}; an agent speaks for its own node only", host.node, wanted.node);
+            let message = format!(
+                "the token is for node {}, the registration for {}; an agent speaks for its own node only",
+                host.node, wanted.node
+            );
             return Err(refused(StatusCode::FORBIDDEN, "NodeMismatch", &message));
         }
         Ok(host.uid)
     }
 
     /// The node whose committed key signed this request.
-    fn signed_by(&self, method: &str, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<NodeName, Refused> {
+    fn signed_by(
+        &self,
+        method: &str,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<NodeName, Refused> {
         let uid = header(headers, NODE_HEADER)?;
         let state = self.proposer.published().state;
         let (name, member) = member_of(&state, &uid).ok_or_else(|| {
-            refused(StatusCode::FORBIDDEN, "UnknownNode", "no host is registered for this Node; register first")
+            refused(
+                StatusCode::FORBIDDEN,
+                "UnknownNode",
+                "no host is registered for this Node; register first",
+            )
         })?;
         self.check_signature(member, method, uri, headers, body)?;
         Ok(name.clone())
     }
 
-    fn check_signature(&self, member: &Member, method: &str, uri: &Uri, headers: &HeaderMap, body: &[u8]) -> Result<(), Refused> {
+    fn check_signature(
+        &self,
+        member: &Member,
+        method: &str,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<(), Refused> {
         let bad = |message: &str| refused(StatusCode::FORBIDDEN, "BadSignature", message);
         let number: u64 = header(headers, NUMBER_HEADER)?.parse().map_err(|_| bad("the number is none"))?;
         let boot: BootId = header(headers, BOOT_HEADER)?.parse().map_err(|_| bad("the boot id is none"))?;
-        let signature = coroner_shared::hex::parse::<64>(&header(headers, SIGNATURE_HEADER)?).ok_or_else(|| bad("the signature is not hex"))?;
+        let signature = coroner_shared::hex::parse::<64>(&header(headers, SIGNATURE_HEADER)?)
+            .ok_or_else(|| bad("the signature is not hex"))?;
         let path = uri.path_and_query().map_or("/", |p| p.as_str());
         let text = request_text(method, path, boot, number, body);
-        let good = |key: &coroner_shared::keys::PublicKey| key.verify(Purpose::Request, self.cluster, &text, &signature).is_ok();
+        let good = |key: &coroner_shared::keys::PublicKey| {
+            key.verify(Purpose::Request, self.cluster, &text, &signature).is_ok()
+        };
         if !good(&member.key) && !member.old_key.as_ref().is_some_and(good) {
             return Err(bad("the signature is not that of the node's registered key"));
         }
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         // Bounded by the number of members: only a registered key gets here.
         match numbers.get(&member.uid) {
-            Some((last_boot, last)) if *last_boot == boot && number <= *last => Err(bad("the request was sent before")),
+            Some((last_boot, last)) if *last_boot == boot && number <= *last => {
+                Err(bad("the request was sent before"))
+            }
             Some(_) | None => {
                 numbers.insert(member.uid.clone(), (boot, number));
                 Ok(())
@@ -244,12 +310,17 @@ impl Ingress {
 // === helpers ===
 
 fn member_of<'a>(state: &'a State, uid: &str) -> Option<(&'a NodeName, &'a Member)> {
-    state.nodes.iter().find_map(|(name, node)| node.member.as_ref().filter(|m| m.uid.as_str() == uid).map(|m| (name, m)))
+    state
+        .nodes
+        .iter()
+        .find_map(|(name, node)| node.member.as_ref().filter(|m| m.uid.as_str() == uid).map(|m| (name, m)))
 }
 
 fn header(headers: &HeaderMap, name: &str) -> Result<String, Refused> {
     let value = headers.get(name).and_then(|v| v.to_str().ok()).filter(|v| v.len() <= 256);
-    value.map(str::to_owned).ok_or_else(|| refused(StatusCode::UNAUTHORIZED, "NotSigned", &format!("header {name} is missing")))
+    value
+        .map(str::to_owned)
+        .ok_or_else(|| refused(StatusCode::UNAUTHORIZED, "NotSigned", &format!("header {name} is missing")))
 }
 
 fn refused(status: StatusCode, reason: &str, message: &str) -> Refused {

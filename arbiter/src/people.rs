@@ -51,7 +51,10 @@ struct Refused(StatusCode, ApiError);
 
 /// The port: tokens, reviewed.
 pub fn router(people: People) -> Router {
-    let open = Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready)).with_state(people.clone());
+    let open = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(people.clone());
     let metrics = Router::new()
         .route("/metrics", get(metrics))
         .layer(middleware::from_fn_with_state(people.clone(), may_read_metrics))
@@ -90,7 +93,8 @@ async fn ready(Axum(people): Axum<People>) -> Response {
 
 async fn metrics(Axum(people): Axum<People>) -> Response {
     let text = people.telemetry.text(&people.shown);
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+        .into_response()
 }
 
 async fn status(Axum(people): Axum<People>, Extension(caller): Extension<Caller>) -> Reply<api::Status> {
@@ -98,12 +102,19 @@ async fn status(Axum(people): Axum<People>, Extension(caller): Extension<Caller>
     Ok(Json(people.shown.status()))
 }
 
-async fn nodes(Axum(people): Axum<People>, Extension(caller): Extension<Caller>) -> Reply<Vec<api::NodeSummary>> {
+async fn nodes(
+    Axum(people): Axum<People>,
+    Extension(caller): Extension<Caller>,
+) -> Reply<Vec<api::NodeSummary>> {
     people.may(&caller, "get", None).await?;
     Ok(Json(people.shown.nodes()))
 }
 
-async fn node(Axum(people): Axum<People>, Extension(caller): Extension<Caller>, Path(node): Path<String>) -> Reply<api::NodeSummary> {
+async fn node(
+    Axum(people): Axum<People>,
+    Extension(caller): Extension<Caller>,
+    Path(node): Path<String>,
+) -> Reply<api::NodeSummary> {
     let node = name(&node)?;
     people.may(&caller, "get", Some(&node)).await?;
     people.shown.node(&node).map(Json).ok_or_else(|| not_found(&node))
@@ -119,7 +130,10 @@ async fn explain(
     people.shown.explain(&node).map(Json).ok_or_else(|| not_found(&node))
 }
 
-async fn incidents(Axum(people): Axum<People>, Extension(caller): Extension<Caller>) -> Reply<Vec<api::IncidentSummary>> {
+async fn incidents(
+    Axum(people): Axum<People>,
+    Extension(caller): Extension<Caller>,
+) -> Reply<Vec<api::IncidentSummary>> {
     people.may(&caller, "get", None).await?;
     Ok(Json(people.shown.incidents()))
 }
@@ -133,8 +147,13 @@ async fn on_node(
     Json(act): Json<Act>,
 ) -> Reply<ActAnswer> {
     let node = name(&node)?;
-    if !matches!(verb.as_str(), "fence" | "confirm-off" | "return" | "repin" | "clear-held" | "pause" | "resume") {
-        let message = format!("there is no act {verb:?}; fence, confirm-off, return, repin, clear-held, pause and resume are");
+    if !matches!(
+        verb.as_str(),
+        "fence" | "confirm-off" | "return" | "repin" | "clear-held" | "pause" | "resume"
+    ) {
+        let message = format!(
+            "there is no act {verb:?}; fence, confirm-off, return, repin, clear-held, pause and resume are"
+        );
         return Err(refused(StatusCode::NOT_FOUND, "NotFound", message));
     }
     people.may(&caller, &verb, Some(&node)).await?;
@@ -144,20 +163,34 @@ async fn on_node(
     people.act(act.key, command).await
 }
 
-async fn pause(Axum(people): Axum<People>, Extension(caller): Extension<Caller>, Json(act): Json<Act>) -> Reply<ActAnswer> {
+async fn pause(
+    Axum(people): Axum<People>,
+    Extension(caller): Extension<Caller>,
+    Json(act): Json<Act>,
+) -> Reply<ActAnswer> {
     people.may(&caller, "pause", None).await?;
     let (who, why) = (people.who(&caller, &act)?, reason(&act)?);
     people.act(act.key, Command::Pause { node: None, who, why }).await
 }
 
-async fn resume(Axum(people): Axum<People>, Extension(caller): Extension<Caller>, Json(act): Json<Act>) -> Reply<ActAnswer> {
+async fn resume(
+    Axum(people): Axum<People>,
+    Extension(caller): Extension<Caller>,
+    Json(act): Json<Act>,
+) -> Reply<ActAnswer> {
     people.may(&caller, "resume", None).await?;
     let (who, why) = (people.who(&caller, &act)?, reason(&act)?);
     people.act(act.key, Command::Resume { node: None, who, why }).await
 }
 
 /// The command of an act on a node.
-fn command(verb: &str, node: NodeName, who: String, why: String, bound: Option<Bound>) -> Result<Command, Refused> {
+fn command(
+    verb: &str,
+    node: NodeName,
+    who: String,
+    why: String,
+    bound: Option<Bound>,
+) -> Result<Command, Refused> {
     let bad = |message: &str| refused(StatusCode::BAD_REQUEST, "BadRequest", message.to_owned());
     Ok(match verb {
         "fence" => {
@@ -166,7 +199,9 @@ fn command(verb: &str, node: NodeName, who: String, why: String, bound: Option<B
         }
         "confirm-off" => {
             let message = "`bound` must name incident, uid and boot that you looked at: a confirmation holds for one life only";
-            let Some(Bound { incident: Some(incident), uid, boot: Some(boot) }) = bound else { return Err(bad(message)) };
+            let Some(Bound { incident: Some(incident), uid, boot: Some(boot) }) = bound else {
+                return Err(bad(message));
+            };
             let confirmation = Confirmation { incident, node: uid, boot, who, why };
             // The leader replaces `heard` by what it knows when it proposes.
             Command::ConfirmOff { node, confirmation, heard: true }
@@ -182,7 +217,9 @@ fn command(verb: &str, node: NodeName, who: String, why: String, bound: Option<B
 fn reason(act: &Act) -> Result<String, Refused> {
     let why = act.why.trim();
     if why.is_empty() || why.len() > 1024 || act.key.is_empty() || act.key.len() > 128 {
-        let message = "`why` must say in 1 to 1024 bytes why, and `key` must be 1 to 128 bytes drawn by the caller".to_owned();
+        let message =
+            "`why` must say in 1 to 1024 bytes why, and `key` must be 1 to 128 bytes drawn by the caller"
+                .to_owned();
         return Err(refused(StatusCode::BAD_REQUEST, "BadRequest", message));
     }
     Ok(why.to_owned())
@@ -205,7 +242,11 @@ impl People {
             Caller::LocalRoot => {
                 let typed = act.name.as_deref().map(str::trim).filter(|n| !n.is_empty() && n.len() <= 128);
                 let typed = typed.ok_or_else(|| {
-                    refused(StatusCode::BAD_REQUEST, "BadRequest", "type your name (--name): root alone is nobody".to_owned())
+                    refused(
+                        StatusCode::BAD_REQUEST,
+                        "BadRequest",
+                        "type your name (--name): root alone is nobody".to_owned(),
+                    )
                 })?;
                 Ok(format!("local-root@{} ({typed})", self.shown.host()))
             }
@@ -235,13 +276,21 @@ fn done(result: &str, message: &str) -> Reply<ActAnswer> {
 
 // === who asks ===
 
-async fn with_token(Axum(people): Axum<People>, mut request: Request, next: Next) -> Result<Response, Refused> {
+async fn with_token(
+    Axum(people): Axum<People>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Refused> {
     let user = people.user(token_of(&request)?).await?;
     request.extensions_mut().insert(Caller::User(Box::new(user)));
     Ok(next.run(request).await)
 }
 
-async fn may_read_metrics(Axum(people): Axum<People>, request: Request, next: Next) -> Result<Response, Refused> {
+async fn may_read_metrics(
+    Axum(people): Axum<People>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Refused> {
     let user = people.user(token_of(&request)?).await?;
     people.reviewer.may_read_path(&user, "/metrics").await.map_err(auth_refused)?;
     Ok(next.run(request).await)
@@ -254,9 +303,15 @@ impl People {
 }
 
 fn token_of(request: &Request) -> Result<String, Refused> {
-    let token = request.headers().get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()).and_then(|v| v.strip_prefix("Bearer "));
+    let token = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.strip_prefix("Bearer "));
     token.map(str::to_owned).ok_or_else(|| {
-        let message = "send a Kubernetes token as `Authorization: Bearer ...` (`kubectl create token SERVICEACCOUNT`)".to_owned();
+        let message =
+            "send a Kubernetes token as `Authorization: Bearer ...` (`kubectl create token SERVICEACCOUNT`)"
+                .to_owned();
         refused(StatusCode::UNAUTHORIZED, "Unauthenticated", message)
     })
 }
@@ -268,7 +323,11 @@ fn name(text: &str) -> Result<NodeName, Refused> {
 }
 
 fn not_found(node: &NodeName) -> Refused {
-    refused(StatusCode::NOT_FOUND, "NotFound", format!("no node {node} is known; `coroner nodes` lists those that are"))
+    refused(
+        StatusCode::NOT_FOUND,
+        "NotFound",
+        format!("no node {node} is known; `coroner nodes` lists those that are"),
+    )
 }
 
 fn refused(status: StatusCode, reason: &str, message: String) -> Refused {
@@ -276,10 +335,13 @@ fn refused(status: StatusCode, reason: &str, message: String) -> Refused {
 }
 
 fn unavailable(error: &HandOverError) -> Refused {
-    let message = format!("{error}. Without a leader nothing can be recorded; `coroner status` on each replica's host shows who is missing");
+    let message = format!(
+        "{error}. Without a leader nothing can be recorded; `coroner status` on each replica's host shows who is missing"
+    );
     refused(StatusCode::SERVICE_UNAVAILABLE, "NoLeader", message)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it maps an error")]
 fn auth_refused(error: AuthError) -> Refused {
     let (status, reason) = match &error {
         AuthError::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthenticated"),

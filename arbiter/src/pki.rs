@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use coroner_shared::id::ReplicaId;
-use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -62,17 +64,24 @@ pub fn replica_name(id: ReplicaId) -> String {
 ///
 /// # Errors
 /// The CA's texts are none, or signing fails.
-pub fn issue(ca_certificate: &str, ca_key: &str, id: ReplicaId, address: IpAddr) -> Result<ReplicaCertificate, PkiError> {
+pub fn issue(
+    ca_certificate: &str,
+    ca_key: &str,
+    id: ReplicaId,
+    address: IpAddr,
+) -> Result<ReplicaCertificate, PkiError> {
     let make = |what| move |source| PkiError::Make { what, source };
     let ca_key = KeyPair::from_pem(ca_key).map_err(make("read the CA's key"))?;
-    let issuer = Issuer::from_ca_cert_pem(ca_certificate, ca_key).map_err(make("read the CA's certificate"))?;
+    let issuer =
+        Issuer::from_ca_cert_pem(ca_certificate, ca_key).map_err(make("read the CA's certificate"))?;
     let key = KeyPair::generate().map_err(make("make a key"))?;
     let names = vec![replica_name(id), address.to_string(), "localhost".to_owned()];
     let mut params = CertificateParams::new(names).map_err(make("name a certificate"))?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, replica_name(id));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let certificate = params.signed_by(&key, &issuer).map_err(make("sign a certificate"))?;
     Ok(ReplicaCertificate { certificate: certificate.pem(), key: Zeroizing::new(key.serialize_pem()) })
 }
@@ -83,7 +92,8 @@ pub fn issue(ca_certificate: &str, ca_key: &str, id: ReplicaId, address: IpAddr)
 /// The text is no certificate.
 pub fn roots(ca_certificate: &str) -> Result<Arc<RootCertStore>, PkiError> {
     let mut roots = RootCertStore::empty();
-    let ca = CertificateDer::from_pem_slice(ca_certificate.as_bytes()).map_err(|_| PkiError::Pem { what: "the CA's certificate" })?;
+    let ca = CertificateDer::from_pem_slice(ca_certificate.as_bytes())
+        .map_err(|_| PkiError::Pem { what: "the CA's certificate" })?;
     roots.add(ca).map_err(|e| PkiError::Tls { what: "the CA's certificate", source: e.into() })?;
     Ok(Arc::new(roots))
 }
@@ -126,10 +136,13 @@ pub fn peer_of(certificate: &CertificateDer<'_>) -> Option<ReplicaId> {
     id.parse().ok().and_then(|id| ReplicaId::new(id).ok())
 }
 
-fn chain(own: &ReplicaCertificate) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), PkiError> {
+fn chain(
+    own: &ReplicaCertificate,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), PkiError> {
     let certificate = CertificateDer::from_pem_slice(own.certificate.as_bytes())
         .map_err(|_| PkiError::Pem { what: "the replica's certificate" })?;
-    let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).map_err(|_| PkiError::Pem { what: "the replica's key" })?;
+    let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes())
+        .map_err(|_| PkiError::Pem { what: "the replica's key" })?;
     Ok((vec![certificate], key))
 }
 

@@ -53,7 +53,9 @@ pub enum HandOverError {
     #[error(transparent)]
     Propose(#[from] ProposeError),
     /// The leader could not be asked.
-    #[error("replica {leader}, which leads, cannot be asked ({why}); it is not known whether the command was committed")]
+    #[error(
+        "replica {leader}, which leads, cannot be asked ({why}); it is not known whether the command was committed"
+    )]
     Leader {
         /// Who leads.
         leader: ReplicaId,
@@ -66,7 +68,12 @@ pub enum HandOverError {
 
 impl Proposer {
     /// A proposer; `run` is unique to this run of the process and makes its keys unique.
-    pub fn new(handle: ReplicaHandle, client: reqwest::Client, peers: BTreeMap<ReplicaId, IpAddr>, run: &str) -> Self {
+    pub fn new(
+        handle: ReplicaHandle,
+        client: reqwest::Client,
+        peers: BTreeMap<ReplicaId, IpAddr>,
+        run: &str,
+    ) -> Self {
         Self { handle, client, peers: Arc::new(peers), run: run.into(), count: Arc::default() }
     }
 
@@ -110,9 +117,12 @@ impl Proposer {
     pub async fn anywhere(&self, key: String, command: Command) -> Result<Outcome, HandOverError> {
         match self.handle.published().role {
             Role::Leader => Ok(self.handle.propose(key, command).await?),
-            Role::Follower { leader: Some(leader) } => self.hand_over(leader, Proposal { key, command }).await,
+            Role::Follower { leader: Some(leader) } => {
+                self.hand_over(leader, Proposal { key, command }).await
+            }
             Role::Follower { leader: None } => {
-                Err(ProposeError::NotLeader(coroner_arbiter_replica::NotLeader::Elsewhere { leader: None }).into())
+                Err(ProposeError::NotLeader(coroner_arbiter_replica::NotLeader::Elsewhere { leader: None })
+                    .into())
             }
         }
     }

@@ -186,7 +186,14 @@ pub fn start(config: ReplicaConfig, path: &Path, bootstrap: &Bootstrap) -> Resul
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(io)?;
     let spawned = std::thread::Builder::new().name("replica".to_owned()).spawn(move || {
-        let mut owner = Owner { replica, outgoing, publish, waiting: HashMap::new(), reads: HashMap::new(), next_read: 0 };
+        let mut owner = Owner {
+            replica,
+            outgoing,
+            publish,
+            waiting: HashMap::new(),
+            reads: HashMap::new(),
+            next_read: 0,
+        };
         // Whoever waits for the end is the process's last act; if it is gone there is nobody to tell.
         let _ = end.send(owner.run(&runtime, asked));
     });
@@ -208,7 +215,11 @@ struct Owner {
 }
 
 impl Owner {
-    fn run(&mut self, runtime: &tokio::runtime::Runtime, mut asked: mpsc::Receiver<Ask>) -> Result<(), Fatal> {
+    fn run(
+        &mut self,
+        runtime: &tokio::runtime::Runtime,
+        mut asked: mpsc::Receiver<Ask>,
+    ) -> Result<(), Fatal> {
         let mut last_tick = clock::now();
         loop {
             let now = clock::now();
@@ -266,7 +277,9 @@ impl Owner {
 
     fn turn(&mut self) -> Result<(), Fatal> {
         let turn = self.replica.turn()?;
-        let changed = !turn.applied.is_empty() || turn.role.is_some() || self.publish.borrow().applied != self.replica.applied();
+        let changed = !turn.applied.is_empty()
+            || turn.role.is_some()
+            || self.publish.borrow().applied != self.replica.applied();
         if let Some((role, term)) = turn.role {
             self.fail_waiting();
             tracing::info!(?role, term, "role changed");
@@ -358,7 +371,9 @@ fn raft_logger() -> slog::Logger {
         type Err = slog::Never;
         fn log(&self, record: &slog::Record<'_>, _: &slog::OwnedKVList) -> Result<(), slog::Never> {
             match record.level() {
-                slog::Level::Critical | slog::Level::Error => tracing::error!(target: "raft", "{}", record.msg()),
+                slog::Level::Critical | slog::Level::Error => {
+                    tracing::error!(target: "raft", "{}", record.msg())
+                }
                 slog::Level::Warning => tracing::warn!(target: "raft", "{}", record.msg()),
                 slog::Level::Info | slog::Level::Debug | slog::Level::Trace => {
                     tracing::debug!(target: "raft", "{}", record.msg());

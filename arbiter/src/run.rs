@@ -28,11 +28,11 @@ use crate::executor::{self, Tools};
 use crate::hearing::{self, Hearing};
 use crate::ingress::{self, Ingress};
 use crate::k8s::auth::Reviewer;
+use crate::k8s::convert;
 use crate::k8s::facts::{Shown as Facts, differences};
 use crate::k8s::publish::Publisher;
 use crate::k8s::release::Writer;
 use crate::k8s::watch::{self as k8s_watch, Watched};
-use crate::k8s::convert;
 use crate::people::{self, People};
 use crate::propose::Proposer;
 use crate::replica::{self, ReplicaHandle, Running};
@@ -69,7 +69,13 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     tasks.spawn(named("BMC pool", bmcs.clone().run()));
     let telemetry = Arc::new(Telemetry::new());
     let hearing = hear(&args, &identity, &proposer, &bmcs, &watched, &telemetry, &mut tasks).await?;
-    let shown = Arc::new(Shown::new(identity.founders.cluster, args.node_name.clone(), handle.clone(), hearing.clone(), bmcs.clone()));
+    let shown = Arc::new(Shown::new(
+        identity.founders.cluster,
+        args.node_name.clone(),
+        handle.clone(),
+        hearing.clone(),
+        bmcs.clone(),
+    ));
     let reviewer = Reviewer::new(client.clone(), &args.namespace, &args.agent_service_account);
     listen(&args, &identity, &proposer, &hearing, &reviewer, shown, &telemetry, &mut tasks).await?;
     tasks.spawn(named("facts", facts(proposer.clone(), watched)));
@@ -111,7 +117,9 @@ async fn wait(
 }
 
 async fn kube_client(args: &Args) -> anyhow::Result<Client> {
-    let mut config = kube::Config::infer().await.context("no way to the API server: neither a pod's token nor a kubeconfig")?;
+    let mut config = kube::Config::infer()
+        .await
+        .context("no way to the API server: neither a pod's token nor a kubeconfig")?;
     if let Some(url) = &args.api_server {
         config.cluster_url = url.parse().with_context(|| format!("--api-server {url}"))?;
     }
@@ -151,7 +159,9 @@ fn specs(watched: &Watched, tasks: &mut Tasks) -> watch::Receiver<Arc<Specs>> {
     tasks.spawn(named("bindings", async move {
         loop {
             if let Some(listed) = bindings.borrow_and_update().clone() {
-                let good = listed.values().filter_map(|b| convert::binding(b).ok().map(|(node, _)| (node, b.spec.clone())));
+                let good = listed
+                    .values()
+                    .filter_map(|b| convert::binding(b).ok().map(|(node, _)| (node, b.spec.clone())));
                 send.send_replace(Arc::new(good.collect()));
             }
             if bindings.changed().await.is_err() {
@@ -175,11 +185,17 @@ async fn hear(
     let published = proposer.handle().watch();
     let (hearing, task) = hearing::new(published.clone(), watched.leases.clone());
     let (asks, asked) = mpsc::channel(1024);
-    tasks.spawn(named("hearing", task(hearing::Parts { proposer: proposer.clone(), bmcs: bmcs.clone(), asks })));
+    tasks.spawn(named(
+        "hearing",
+        task(hearing::Parts { proposer: proposer.clone(), bmcs: bmcs.clone(), asks }),
+    ));
     let socket = UdpSocket::bind((args.address, PORT_REPORT)).await;
     let socket = Arc::new(socket.with_context(|| format!("cannot bind UDP {}:{PORT_REPORT}", args.address))?);
     let cluster = identity.founders.cluster;
-    tasks.spawn(named("probes", datagrams::ask(Arc::clone(&socket), identity.id, cluster, identity.key.clone(), asked)));
+    tasks.spawn(named(
+        "probes",
+        datagrams::ask(Arc::clone(&socket), identity.id, cluster, identity.key.clone(), asked),
+    ));
     let datagrams = Datagrams {
         socket,
         id: identity.id,
@@ -199,7 +215,6 @@ async fn hear(
 }
 
 /// TCP 7462 and 7463, and the socket.
-#[expect(clippy::too_many_arguments, reason = "the parts of the process meet here once")]
 async fn listen(
     args: &Args,
     identity: &Identity,
@@ -218,13 +233,19 @@ async fn listen(
         cluster: identity.founders.cluster,
         numbers: Arc::default(),
     };
-    let people = People { proposer: proposer.clone(), shown, reviewer: reviewer.clone(), telemetry: Arc::clone(telemetry) };
+    let people = People {
+        proposer: proposer.clone(),
+        shown,
+        reviewer: reviewer.clone(),
+        telemetry: Arc::clone(telemetry),
+    };
     for (name, port, router) in [
         ("replicas' port", PORT_REPLICA, ingress::router(ingress)),
         ("people's port", PORT_PEOPLE, people::router(people.clone())),
     ] {
         let listener = TcpListener::bind((args.address, port)).await;
-        let listener = listener.with_context(|| format!("cannot bind TCP {}:{port} ({name})", args.address))?;
+        let listener =
+            listener.with_context(|| format!("cannot bind TCP {}:{port} ({name})", args.address))?;
         let tls = Arc::clone(&tls);
         tasks.spawn(async move {
             if let Err(error) = serve::tls(listener, tls, router).await {
@@ -302,7 +323,12 @@ async fn facts(proposer: Proposer, watched: Watched) {
 }
 
 /// A resource with a wrong value is not used; it is said once per value.
-fn complain<T>(said: &mut BTreeMap<String, String>, kind: &str, name: &str, wrong: &[convert::Wrong]) -> Option<T> {
+fn complain<T>(
+    said: &mut BTreeMap<String, String>,
+    kind: &str,
+    name: &str,
+    wrong: &[convert::Wrong],
+) -> Option<T> {
     let text = wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     if said.insert(format!("{kind}/{name}"), text.clone()).as_ref() != Some(&text) {
         tracing::warn!(kind, name, "not used: {text}");
@@ -320,7 +346,10 @@ async fn keep_time(proposer: Proposer, identity: Identity, args: Args) {
         let published = handle.published();
         let own = published.state.replicas.get(&identity.id);
         let same = own.is_some_and(|r| {
-            r.host == args.node_name && r.address == args.address && r.key == identity.key.public() && r.level == apply::LEVEL
+            r.host == args.node_name
+                && r.address == args.address
+                && r.key == identity.key.public()
+                && r.level == apply::LEVEL
         });
         if !same {
             let command = Command::ReplicaKnows {

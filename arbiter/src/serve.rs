@@ -47,7 +47,9 @@ pub async fn tls(listener: TcpListener, config: Arc<ServerConfig>, router: Route
             let _place = place;
             // Nagle would hold back an answer of raft for 40 ms.
             let _ = stream.set_nodelay(true);
-            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else { return };
+            let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
+                return;
+            };
             let certificate = stream.get_ref().1.peer_certificates().and_then(|c| c.first());
             let peer = Peer { address, replica: certificate.and_then(pki::peer_of) };
             connection(TokioIo::new(stream), router.layer(Extension(peer))).await;

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::{evidence::LookedAt, explain, status, verdict};
 use coroner_arbiter_replica::Role;
-use coroner_shared::api::{BmcSummary, Explanation, IncidentSummary, NodeSummary, PauseSummary, ReplicaSummary, Status};
+use coroner_shared::api::{
+    BmcSummary, Explanation, IncidentSummary, NodeSummary, PauseSummary, ReplicaSummary, Status,
+};
 use coroner_shared::bmc::Power;
 use coroner_shared::id::{ClusterId, NodeName};
 use coroner_shared::time::{Mono, Span};
@@ -27,7 +29,13 @@ pub struct Shown {
 
 impl Shown {
     /// Over these parts.
-    pub fn new(cluster: ClusterId, host: NodeName, handle: ReplicaHandle, hearing: Hearing, bmcs: BmcPool) -> Self {
+    pub fn new(
+        cluster: ClusterId,
+        host: NodeName,
+        handle: ReplicaHandle,
+        hearing: Hearing,
+        bmcs: BmcPool,
+    ) -> Self {
         Self { cluster, host, handle, hearing, bmcs }
     }
 
@@ -79,9 +87,11 @@ impl Shown {
         let mut problems = status::problems(state);
         problems.extend(self.hearing.all_findings().iter().map(ToString::to_string));
         if leader.is_none() {
-            problems.insert(0, "no leader: nothing can be decided; see which replicas are missing".to_owned());
+            problems
+                .insert(0, "no leader: nothing can be decided; see which replicas are missing".to_owned());
         }
-        let attention = status::attention(state).into_iter().map(|n| self.filled(n, &published, now)).collect();
+        let attention =
+            status::attention(state).into_iter().map(|n| self.filled(n, &published, now)).collect();
         Status {
             cluster: self.cluster,
             verdict: status::verdict_line(state),
@@ -130,7 +140,9 @@ impl Shown {
                 (explain::explain(view, &again, rules), Some(format!("{again:?}")))
             }
             Some(LookedAt::Order { who, why }) => (vec![format!("{who} ordered it: {why}")], None),
-            Some(LookedAt::Confirmation(c)) => (vec![format!("{} confirmed that the machine is off: {}", c.who, c.why)], None),
+            Some(LookedAt::Confirmation(c)) => {
+                (vec![format!("{} confirmed that the machine is off: {}", c.who, c.why)], None)
+            }
             Some(LookedAt::Readings(_)) | None => match self.hearing.judged(name) {
                 Some((view, verdict)) => {
                     let rules = coroner_arbiter_core::policy::select::rules_for(state, name);
@@ -146,8 +158,12 @@ impl Shown {
     pub fn incidents(&self) -> Vec<IncidentSummary> {
         let published = self.published();
         let since = clock::now().since(published.at);
-        let mut all: Vec<IncidentSummary> =
-            published.state.incidents.keys().filter_map(|id| status::incident(&published.state, id)).collect();
+        let mut all: Vec<IncidentSummary> = published
+            .state
+            .incidents
+            .keys()
+            .filter_map(|id| status::incident(&published.state, id))
+            .collect();
         for incident in &mut all {
             incident.opened_ago += since;
             for (ago, _, _) in &mut incident.timeline {
@@ -168,7 +184,8 @@ impl Shown {
 
     fn bmc(&self, state: &State, name: &NodeName, now: Mono) -> Option<BmcSummary> {
         state.bindings.get(name)?;
-        let ready = coroner_arbiter_core::permit::fenceable(state, name).map_err(|why| coroner_arbiter_core::words::hold(&why));
+        let ready = coroner_arbiter_core::permit::fenceable(state, name)
+            .map_err(|why| coroner_arbiter_core::words::hold(&why));
         let Some(entry) = self.bmcs.entry(name) else {
             return Some(BmcSummary {
                 power: "not read".to_owned(),
@@ -187,7 +204,8 @@ impl Shown {
             (None, None) => ("not read yet".to_owned(), None),
         };
         let steady = entry.with_track(|t| t.steady(now).then(|| t.answers_since(now)).flatten()).flatten();
-        let (identity, verified) = seen.identity.map_or(("not read yet".to_owned(), None), |(text, at)| (text, Some(at)));
+        let (identity, verified) =
+            seen.identity.map_or(("not read yet".to_owned(), None), |(text, at)| (text, Some(at)));
         Some(BmcSummary {
             power,
             power_age: at.map(|at| now.since(at)),
@@ -211,7 +229,11 @@ pub fn power_word(power: &Power) -> String {
     }
 }
 
-fn replicas(state: &State, leader: Option<coroner_shared::id::ReplicaId>, published: &Published) -> Vec<ReplicaSummary> {
+fn replicas(
+    state: &State,
+    leader: Option<coroner_shared::id::ReplicaId>,
+    published: &Published,
+) -> Vec<ReplicaSummary> {
     let all = state.replicas.iter().map(|(id, replica)| ReplicaSummary {
         id: *id,
         host: Some(replica.host.clone()),

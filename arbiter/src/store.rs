@@ -94,26 +94,34 @@ impl SledStore {
 
     fn read_snapshot(&mut self) -> Result<Snapshot, StoreError> {
         let Some(about) = self.get(SNAPSHOT)? else { return Ok(Snapshot::default()) };
-        let (Some(generation), Some(count), Some(hash)) = (number(&about, 0), number(&about, 8), about.get(16..48)) else {
+        let (Some(generation), Some(count), Some(hash)) =
+            (number(&about, 0), number(&about, 8), about.get(16..48))
+        else {
             return Err(self.damaged("the snapshot's record is cut short"));
         };
         self.generation = generation;
         let mut bytes = Vec::new();
         for piece in 0..count {
             let part = self.get(&piece_key(generation, piece))?;
-            bytes.extend_from_slice(&part.ok_or_else(|| self.damaged(format!("piece {piece} of the snapshot is missing")))?);
+            bytes.extend_from_slice(
+                &part.ok_or_else(|| self.damaged(format!("piece {piece} of the snapshot is missing")))?,
+            );
         }
         if Sha256::digest(&bytes).as_slice() != hash {
             return Err(self.damaged("the snapshot's hash differs"));
         }
-        Snapshot::parse_from_bytes(&bytes).map_err(|e| self.damaged(format!("the snapshot cannot be decoded: {e}")))
+        Snapshot::parse_from_bytes(&bytes)
+            .map_err(|e| self.damaged(format!("the snapshot cannot be decoded: {e}")))
     }
 
     fn read_entries(&self, base: Base) -> Result<Vec<Entry>, StoreError> {
         let mut entries = Vec::new();
-        for (next, item) in (base.index + 1..).zip(self.db.range(entry_key(base.index + 1)..entry_key(u64::MAX))) {
+        for (next, item) in
+            (base.index + 1..).zip(self.db.range(entry_key(base.index + 1)..entry_key(u64::MAX)))
+        {
             let (_, value) = item.map_err(|e| failed("read the log", &self.path, e))?;
-            let entry = Entry::parse_from_bytes(&value).map_err(|e| self.damaged(format!("entry {next}: {e}")))?;
+            let entry =
+                Entry::parse_from_bytes(&value).map_err(|e| self.damaged(format!("entry {next}: {e}")))?;
             if entry.index != next {
                 return Err(self.damaged(format!("entry {next} is missing, {} follows", entry.index)));
             }
@@ -144,7 +152,8 @@ impl SledStore {
 impl LogStore for SledStore {
     fn load(&mut self) -> Result<Option<Loaded>, StoreError> {
         let Some(hard) = self.get(HARD_STATE)? else { return Ok(None) };
-        let hard_state = HardState::parse_from_bytes(&hard).map_err(|e| self.damaged(format!("the hard state: {e}")))?;
+        let hard_state =
+            HardState::parse_from_bytes(&hard).map_err(|e| self.damaged(format!("the hard state: {e}")))?;
         let snapshot = self.read_snapshot()?;
         let base = match self.get(BASE)? {
             None => Base::default(),
@@ -183,7 +192,8 @@ impl LogStore for SledStore {
             self.point_at(&mut batch, about, base)?;
         }
         if let Some(hard_state) = write.hard_state {
-            let value = hard_state.write_to_bytes().map_err(|e| failed("encode the hard state", &self.path, e))?;
+            let value =
+                hard_state.write_to_bytes().map_err(|e| failed("encode the hard state", &self.path, e))?;
             batch.insert(HARD_STATE, value);
         }
         self.commit(batch)
@@ -192,7 +202,11 @@ impl LogStore for SledStore {
 
 // === helpers ===
 
-fn failed(what: &'static str, path: &Path, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+fn failed(
+    what: &'static str,
+    path: &Path,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
     StoreError::Io { what, path: path.display().to_string(), source: source.into() }
 }
 

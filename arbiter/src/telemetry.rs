@@ -79,14 +79,22 @@ impl Telemetry {
             registry: Mutex::new(Registry::default()),
         };
         registry.register("nodes", "Nodes by phase", telemetry.phases.clone());
-        registry.register("bmc_verified_age_seconds", "Age of the last good verification of a node's BMC", telemetry.bmc_verified.clone());
+        registry.register(
+            "bmc_verified_age_seconds",
+            "Age of the last good verification of a node's BMC",
+            telemetry.bmc_verified.clone(),
+        );
         registry.register("raft_term", "Raft term", telemetry.term.clone());
         registry.register("raft_applied", "Entries of the log applied", telemetry.applied.clone());
         registry.register("raft_leader", "Whether this replica leads", telemetry.leader.clone());
         registry.register("page", "Warnings that page somebody", telemetry.pages.clone());
         registry.register("refusals", "Commands refused", telemetry.refusals.clone());
         registry.register("datagrams_dropped", "Datagrams dropped", telemetry.dropped.clone());
-        registry.register("fence_seconds", "From the first step of a fence to its proof", telemetry.fence_seconds.clone());
+        registry.register(
+            "fence_seconds",
+            "From the first step of a fence to its proof",
+            telemetry.fence_seconds.clone(),
+        );
         registry.register("bmc_log_ins", "Log-ins at BMCs", telemetry.bmc_log_ins.clone());
         *telemetry.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
         telemetry

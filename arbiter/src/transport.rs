@@ -80,9 +80,15 @@ async fn to_peer(
         let good = matches!(&sent, Ok(answer) if answer.status().is_success());
         if reached != Some(good) {
             match &sent {
-                Ok(answer) if good => tracing::info!(replica = %id, %address, status = %answer.status(), "replica reached"),
-                Ok(answer) => tracing::warn!(replica = %id, %address, status = %answer.status(), "a replica refuses our messages"),
-                Err(error) => tracing::warn!(replica = %id, %address, error = %chain(error), "a replica cannot be reached; trying on"),
+                Ok(answer) if good => {
+                    tracing::info!(replica = %id, %address, status = %answer.status(), "replica reached")
+                }
+                Ok(answer) => {
+                    tracing::warn!(replica = %id, %address, status = %answer.status(), "a replica refuses our messages")
+                }
+                Err(error) => {
+                    tracing::warn!(replica = %id, %address, error = %chain(error), "a replica cannot be reached; trying on")
+                }
             }
             reached = Some(good);
         }

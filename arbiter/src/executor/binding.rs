@@ -37,7 +37,9 @@ pub(super) async fn verify(tools: &Tools, node: &NodeName) {
         }
     };
     match &result {
-        Ok(pin) => tracing::info!(%node, machine = %pin.machine, transform = %pin.transform, member = pin.member, "BMC verified"),
+        Ok(pin) => {
+            tracing::info!(%node, machine = %pin.machine, transform = %pin.transform, member = pin.member, "BMC verified")
+        }
         Err(why) => tracing::warn!(%node, why, "BMC not verified: the node cannot be fenced through it"),
     }
     let failed = result.is_err();

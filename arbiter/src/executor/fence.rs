@@ -117,7 +117,9 @@ impl Performing<'_> {
                 tracing::debug!(%node, ?command, "proposing");
                 FenceEvent::Committed(self.tools.commit(*command).await.map_err(|e| e.to_string()))
             }
-            Step::SendForceOff { number, send_before, deadline } => self.force_off(number, send_before, deadline).await,
+            Step::SendForceOff { number, send_before, deadline } => {
+                self.force_off(number, send_before, deadline).await
+            }
             Step::Wait { until } => {
                 self.wait(machine, until).await;
                 FenceEvent::Woke
@@ -143,7 +145,8 @@ impl Performing<'_> {
             Ok(facts) => {
                 let state = self.tools.proposer.published().state;
                 let node = &self.fence.life.node;
-                let verdict = identity::check(&self.fence.pin, &node_side(&state, node), &facts, &fleet(&state));
+                let verdict =
+                    identity::check(&self.fence.pin, &node_side(&state, node), &facts, &fleet(&state));
                 self.entry.note_identity(&facts, Some(&verdict), now);
                 if over == Over::First {
                     self.first.set_identified(true);
@@ -157,7 +160,11 @@ impl Performing<'_> {
         }
     }
 
-    async fn read(&mut self, over: Over, member: &str) -> Result<(coroner_shared::bmc::PowerReading, Login), String> {
+    async fn read(
+        &mut self,
+        over: Over,
+        member: &str,
+    ) -> Result<(coroner_shared::bmc::PowerReading, Login), String> {
         let asked = clock::now();
         let driver = self.driver(over).await?;
         let result = driver.power_state(member).await;
@@ -198,7 +205,9 @@ impl Performing<'_> {
                 FenceEvent::NotSent
             }
             // The driver keeps its own deadline; this one is for a driver that does not.
-            Err(_) => FenceEvent::Answered(CommandAnswer::Unknown { why: format!("no answer within {limit}") }),
+            Err(_) => {
+                FenceEvent::Answered(CommandAnswer::Unknown { why: format!("no answer within {limit}") })
+            }
         }
     }
 
@@ -218,7 +227,8 @@ impl Performing<'_> {
         let now = clock::now();
         let node = &self.fence.life.node;
         let published = self.tools.proposer.published();
-        let steady = self.entry.with_track(|t| if t.steady(now) { t.shown().cloned() } else { None }).flatten();
+        let steady =
+            self.entry.with_track(|t| if t.steady(now) { t.shown().cloned() } else { None }).flatten();
         let told = Told {
             heard: self.tools.hearing.last_sign(node).map(|(at, _)| at),
             lease: self.tools.hearing.lease_moved(node),

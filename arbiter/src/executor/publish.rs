@@ -11,7 +11,8 @@ use coroner_shared::time::{Mono, Span};
 use super::Tools;
 use crate::clock;
 use crate::k8s::types::{
-    Condition, FencingPolicyStatus, IdentityStatus, IncidentSpec, IncidentStatus, MachineBindingStatus, ProofStatus, TimelineEntry,
+    Condition, FencingPolicyStatus, IdentityStatus, IncidentSpec, IncidentStatus, MachineBindingStatus,
+    ProofStatus, TimelineEntry,
 };
 use crate::replica::Published;
 use crate::shown::{log_age, power_word};
@@ -48,7 +49,8 @@ fn incident_copy(published: &Published, id: &IncidentId) -> Option<(IncidentSpec
         boot_id: life.boot.to_string(),
     };
     let proof = incident.proven_by.as_ref().map(|by| {
-        let (kind, person) = by.split_once(" by ").map_or((by.as_str(), None), |(kind, who)| (kind, Some(who.to_owned())));
+        let (kind, person) =
+            by.split_once(" by ").map_or((by.as_str(), None), |(kind, who)| (kind, Some(who.to_owned())));
         ProofStatus { kind: kind.to_owned(), person }
     });
     let copy = IncidentStatus {
@@ -89,18 +91,27 @@ pub(super) async fn binding(tools: &Tools, node: &NodeName, ready: &Result<(), S
     }
 }
 
-fn binding_copy(tools: &Tools, node: &NodeName, ready: &Result<(), String>, pin: Option<&Pin>) -> MachineBindingStatus {
+fn binding_copy(
+    tools: &Tools,
+    node: &NodeName,
+    ready: &Result<(), String>,
+    pin: Option<&Pin>,
+) -> MachineBindingStatus {
     let now = clock::now();
     let published = tools.proposer.published();
     let entry = tools.bmcs.entry(node);
     let seen = entry.as_ref().map(|e| e.seen()).unwrap_or_default();
-    let steady = entry.as_ref().and_then(|e| e.with_track(|t| t.steady(now).then(|| t.answers_since(now)).flatten()).flatten());
+    let steady = entry
+        .as_ref()
+        .and_then(|e| e.with_track(|t| t.steady(now).then(|| t.answers_since(now)).flatten()).flatten());
     let wall = |at: Mono| clock::wall(now.since(at));
     let member = published.state.nodes.get(node).and_then(|n| n.member.as_ref());
     let machine = member.and_then(|m| m.machine.as_ref().ok());
     let verdict = match (&pin, &seen.identity) {
         (None, _) => "NotEnrolled".to_owned(),
-        (Some(_), Some((text, _))) => text.split_whitespace().next().unwrap_or("Unknown").trim_end_matches(':').to_owned(),
+        (Some(_), Some((text, _))) => {
+            text.split_whitespace().next().unwrap_or("Unknown").trim_end_matches(':').to_owned()
+        }
         (Some(_), None) => "Match".to_owned(),
     };
     let condition = |type_: &str, good: &Result<(), String>, yes: &str, no: &str| Condition {
@@ -140,13 +151,22 @@ pub(super) async fn policy(tools: &Tools, name: &str, conflicts: &[String]) {
     loop {
         let published = tools.proposer.published();
         let labels = published.state.nodes.values().filter_map(|n| n.facts.as_ref()).map(|f| &f.labels);
-        let selects = |labels| published.state.policies.get(name).is_some_and(|p| coroner_arbiter_core::policy::select::selects(p, labels));
+        let selects = |labels| {
+            published
+                .state
+                .policies
+                .get(name)
+                .is_some_and(|p| coroner_arbiter_core::policy::select::selects(p, labels))
+        };
         let nodes = u32::try_from(labels.filter(|l| selects(l)).count()).unwrap_or(u32::MAX);
         let accepted = conflicts.is_empty();
         let message = if accepted {
             String::new()
         } else {
-            format!("nodes of this policy are selected by {} too: they are only observed until one of them selects them no more", conflicts.join(", "))
+            format!(
+                "nodes of this policy are selected by {} too: they are only observed until one of them selects them no more",
+                conflicts.join(", ")
+            )
         };
         let condition = Condition {
             type_: "Accepted".to_owned(),
@@ -169,9 +189,18 @@ pub(super) async fn policy(tools: &Tools, name: &str, conflicts: &[String]) {
 pub(super) async fn page(tools: &Tools, node: &NodeName, reason: &str, text: &str) {
     tracing::warn!(%node, reason, "{text}");
     tools.telemetry.pages.get_or_create(&Reason { reason: reason.to_owned() }).inc();
-    let uid = tools.proposer.published().state.nodes.get(node).and_then(|n| n.facts.as_ref()).map(|f| f.uid.to_string());
+    let uid = tools
+        .proposer
+        .published()
+        .state
+        .nodes
+        .get(node)
+        .and_then(|n| n.facts.as_ref())
+        .map(|f| f.uid.to_string());
     // The metric and the log have it already; an event that cannot be written must not make it a flood of pages.
-    if let Err(error) = tools.publisher.page(node, &uid.unwrap_or_default(), reason, text, &clock::wall(Span::ZERO)).await {
+    if let Err(error) =
+        tools.publisher.page(node, &uid.unwrap_or_default(), reason, text, &clock::wall(Span::ZERO)).await
+    {
         tracing::debug!(%node, error = %crate::transport::chain(&error), "the event was not written");
     }
     let _ = tools.commit(Command::Paged { node: node.clone(), reason: reason.to_owned() }).await;

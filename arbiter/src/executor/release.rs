@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Over, Step};
+use coroner_arbiter_core::identity;
 use coroner_arbiter_core::jobs::{
-    self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob, WriteReleaseJob,
+    self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob,
+    WriteReleaseJob,
 };
 use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
 use coroner_arbiter_core::phase::{OffReadings, Released};
 use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
 use coroner_arbiter_core::proof::ProofNeeds;
-use coroner_arbiter_core::identity;
 use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
 use coroner_shared::time::{Mono, Span};
 
@@ -43,8 +44,12 @@ pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
     };
     let (verdict, again) = last_read(tools, job, release).await;
     let command = match verdict {
-        LastReadVerdict::Good => Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before, again },
-        LastReadVerdict::On => Command::LastReadOn { node: life.node.clone(), incident: life.incident.clone() },
+        LastReadVerdict::Good => {
+            Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before, again }
+        }
+        LastReadVerdict::On => {
+            Command::LastReadOn { node: life.node.clone(), incident: life.incident.clone() }
+        }
         LastReadVerdict::Redo(why) | LastReadVerdict::Failed(why) => {
             Command::LastReadFailed { node: life.node.clone(), incident: life.incident.clone(), why }
         }
@@ -99,8 +104,12 @@ pub(super) async fn expedite(tools: &Tools, expedite: &ExpediteJob) {
             ReleaseStrategy::Taint => {}
             ReleaseStrategy::Expedite => match tools.writer.expedite(&subject, &expedite.released).await {
                 Ok(failed) if failed.is_empty() => {}
-                Ok(failed) => tracing::warn!(node = %subject.node, ?failed, "pods could not be deleted; trying on"),
-                Err(error) => tracing::warn!(node = %subject.node, %error, "pods could not be deleted; trying on"),
+                Ok(failed) => {
+                    tracing::warn!(node = %subject.node, ?failed, "pods could not be deleted; trying on")
+                }
+                Err(error) => {
+                    tracing::warn!(node = %subject.node, %error, "pods could not be deleted; trying on")
+                }
             },
         }
         // Again until the job is gone: a pod may be bound to the node a moment later, or a deletion may have failed.
@@ -125,7 +134,11 @@ pub(super) async fn watch(tools: &Tools, watch: &WatchReleasedJob) {
                 && power.as_ref() != Some(&reading.power)
             {
                 let on = reading.power == Power::On;
-                let command = Command::PowerAfterRelease { node: life.node.clone(), incident: life.incident.clone(), on };
+                let command = Command::PowerAfterRelease {
+                    node: life.node.clone(),
+                    incident: life.incident.clone(),
+                    on,
+                };
                 if tools.commit(command).await.is_ok() {
                     power = Some(reading.power);
                 }
@@ -181,7 +194,9 @@ pub(super) async fn power_on(tools: &Tools, on: &PowerOnJob) {
     tokio::spawn(async move {
         match driver.power_on(&member, Span::from_secs(10)).await {
             Ok(answer) => tracing::info!(%node, ?answer, "power on sent"),
-            Err(error) => tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it"),
+            Err(error) => {
+                tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it")
+            }
         }
         let _ = driver.close().await;
     });
@@ -228,17 +243,27 @@ fn as_release(tools: &Tools, write: &WriteReleaseJob) -> ReleaseJob {
 
 /// Reads the power state once more and judges it; makes the proof's readings again where one does not do, and gives
 /// them too.
-async fn last_read(tools: &Tools, job: &Job, release: &ReleaseJob) -> (LastReadVerdict, Option<Box<OffReadings>>) {
+async fn last_read(
+    tools: &Tools,
+    job: &Job,
+    release: &ReleaseJob,
+) -> (LastReadVerdict, Option<Box<OffReadings>>) {
     let first = one_last_read(tools, release, None).await;
     let LastReadVerdict::Redo(why) = &first else { return (first, None) };
     tracing::info!(node = %release.life.node, why, "the proof's readings are made again");
     match read_again(tools, job, release).await {
-        Ok((readings, at)) => (one_last_read(tools, release, Some((&readings, at))).await, Some(Box::new(readings))),
+        Ok((readings, at)) => {
+            (one_last_read(tools, release, Some((&readings, at))).await, Some(Box::new(readings)))
+        }
         Err(verdict) => (verdict, None),
     }
 }
 
-async fn one_last_read(tools: &Tools, release: &ReleaseJob, again: Option<(&OffReadings, Mono)>) -> LastReadVerdict {
+async fn one_last_read(
+    tools: &Tools,
+    release: &ReleaseJob,
+    again: Option<(&OffReadings, Mono)>,
+) -> LastReadVerdict {
     let ReleaseJob { life, proof, kept: _, pin, cached } = release;
     let (pin, cached) = (pin.as_ref(), *cached);
     let asked = clock::now();
@@ -269,7 +294,9 @@ async fn one_last_read(tools: &Tools, release: &ReleaseJob, again: Option<(&OffR
 async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<PowerReading, String> {
     let node = &life.node;
     let state = tools.proposer.published().state;
-    let pin = pin.or_else(|| state.bindings.get(node).and_then(|b| b.pin.as_ref())).ok_or("the binding is not verified")?;
+    let pin = pin
+        .or_else(|| state.bindings.get(node).and_then(|b| b.pin.as_ref()))
+        .ok_or("the binding is not verified")?;
     let entry = tools.bmcs.entry(node).ok_or("the node has no binding")?;
     let mut warm = entry.borrow().await;
     let driver = warm.driver(tools.bmcs.opener(), node).await?;
@@ -294,12 +321,17 @@ async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<Pow
 }
 
 /// Drives a fence that only reads: the proof's readings, made again.
-async fn read_again(tools: &Tools, job: &Job, release: &ReleaseJob) -> Result<(OffReadings, Mono), LastReadVerdict> {
+async fn read_again(
+    tools: &Tools,
+    job: &Job,
+    release: &ReleaseJob,
+) -> Result<(OffReadings, Mono), LastReadVerdict> {
     let life = &release.life;
     let failed = |why: &str| LastReadVerdict::Failed(why.to_owned());
     let state = tools.proposer.published().state;
     let entry = tools.bmcs.entry(&life.node).ok_or_else(|| failed("the node has no binding"))?;
-    let order = jobs::again_order(&state, release, entry.known(clock::now())).ok_or_else(|| failed("the binding is not verified"))?;
+    let order = jobs::again_order(&state, release, entry.known(clock::now()))
+        .ok_or_else(|| failed("the binding is not verified"))?;
     let pin = order.pin.clone();
     let mut fence = Fence::new(order);
     let mut first = tools.bmcs.open(&life.node).await.map_err(|why| failed(&why))?;
@@ -336,7 +368,9 @@ async fn read_again(tools: &Tools, job: &Job, release: &ReleaseJob) -> Result<(O
             Step::DeleteSession { .. } => FenceEvent::Deleted,
             // A fence that reads again asks for neither; nothing may be sent here.
             Step::Commit(_) => FenceEvent::Committed(Err("only reading".to_owned())),
-            Step::SendForceOff { .. } => FenceEvent::Answered(CommandAnswer::Refused { why: "only reading".to_owned() }),
+            Step::SendForceOff { .. } => {
+                FenceEvent::Answered(CommandAnswer::Refused { why: "only reading".to_owned() })
+            }
             Step::Ended(Ended::OffAgain { readings }) => break Ok((*readings, clock::now())),
             Step::Ended(Ended::OnAgain) => break Err(LastReadVerdict::On),
             Step::Ended(Ended::Proven) => break Err(failed("it ended as a proof")),

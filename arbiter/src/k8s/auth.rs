@@ -4,7 +4,9 @@
 use coroner_shared::id::{NodeName, NodeUid};
 use coroner_shared::names::{AGENT_AUDIENCE, GROUP};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
-use k8s_openapi::api::authorization::v1::{NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use thiserror::Error;
@@ -66,13 +68,17 @@ impl Reviewer {
     pub async fn agent(&self, token: &str) -> Result<AgentHost, AuthError> {
         let user = self.review(token, Some(AGENT_AUDIENCE)).await?;
         let who = user.username.clone().unwrap_or_default();
-        let forbidden = |why: String| AuthError::Forbidden { who: who.clone(), what: "register a host".to_owned(), why };
+        let forbidden =
+            |why: String| AuthError::Forbidden { who: who.clone(), what: "register a host".to_owned(), why };
         if who != self.agent_user {
             return Err(forbidden(format!("only {} may", self.agent_user)));
         }
         let extra = |key: &str| user.extra.as_ref().and_then(|e| e.get(key)).and_then(|v| v.first()).cloned();
         let (Some(node), Some(uid)) = (extra(NODE_NAME), extra(NODE_UID)) else {
-            return Err(forbidden("the token is not bound to a pod on a node (Kubernetes >= 1.32 puts the node into it)".to_owned()));
+            return Err(forbidden(
+                "the token is not bound to a pod on a node (Kubernetes >= 1.32 puts the node into it)"
+                    .to_owned(),
+            ));
         };
         let node = NodeName::new(node).map_err(|e| forbidden(e.to_string()))?;
         let uid = NodeUid::new(uid).map_err(|e| forbidden(e.to_string()))?;
@@ -116,26 +122,43 @@ impl Reviewer {
     }
 
     async fn review(&self, token: &str, audience: Option<&str>) -> Result<UserInfo, AuthError> {
-        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: audience.map(|a| vec![a.to_owned()]) };
+        let spec = TokenReviewSpec {
+            token: Some(token.to_owned()),
+            audiences: audience.map(|a| vec![a.to_owned()]),
+        };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
-        let review = reviews.create(&PostParams::default(), &review).await.map_err(|e| AuthError::Api(Box::new(e)))?;
+        let review =
+            reviews.create(&PostParams::default(), &review).await.map_err(|e| AuthError::Api(Box::new(e)))?;
         let status = review.status.unwrap_or_default();
         let in_audience = audience.is_none_or(|a| status.audiences.iter().flatten().any(|given| given == a));
         match (status.authenticated, status.user) {
             (Some(true), Some(user)) if in_audience => Ok(user),
-            _ => Err(AuthError::Unauthenticated(status.error.unwrap_or_else(|| "the API server does not accept it".to_owned()))),
+            _ => Err(AuthError::Unauthenticated(
+                status.error.unwrap_or_else(|| "the API server does not accept it".to_owned()),
+            )),
         }
     }
 
-    async fn access(&self, spec: SubjectAccessReviewSpec, user: &UserInfo, what: &str, why: &str) -> Result<(), AuthError> {
+    async fn access(
+        &self,
+        spec: SubjectAccessReviewSpec,
+        user: &UserInfo,
+        what: &str,
+        why: &str,
+    ) -> Result<(), AuthError> {
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let review = reviews.create(&PostParams::default(), &review).await.map_err(|e| AuthError::Api(Box::new(e)))?;
+        let review =
+            reviews.create(&PostParams::default(), &review).await.map_err(|e| AuthError::Api(Box::new(e)))?;
         if review.status.is_some_and(|s| s.allowed) {
             return Ok(());
         }
-        Err(AuthError::Forbidden { who: user.username.clone().unwrap_or_default(), what: what.to_owned(), why: why.to_owned() })
+        Err(AuthError::Forbidden {
+            who: user.username.clone().unwrap_or_default(),
+            what: what.to_owned(),
+            why: why.to_owned(),
+        })
     }
 }
 

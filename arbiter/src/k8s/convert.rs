@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::release::{annotation_of, boot_of, is_our_taint, taints_of};
 use super::types::{
-    AfterReleaseName, FencingPolicy, FencingPolicySpec, MachineBinding, MachineBindingSpec, ModeName, ProfileName,
-    QuirkName, ReleaseName,
+    AfterReleaseName, FencingPolicy, FencingPolicySpec, MachineBinding, MachineBindingSpec, ModeName,
+    ProfileName, QuirkName, ReleaseName,
 };
 
 /// One wrong value.
@@ -45,7 +45,12 @@ pub fn policy(resource: &FencingPolicy) -> Result<Policy, Vec<Wrong>> {
         ProfileName::Conservative => Rules::CONSERVATIVE,
     };
     let rules = Rules {
-        silent_bmc_on: span(&mut wrong, "overrides.silentBmcOn", spec.overrides.silent_bmc_on.as_deref(), profile.silent_bmc_on),
+        silent_bmc_on: span(
+            &mut wrong,
+            "overrides.silentBmcOn",
+            spec.overrides.silent_bmc_on.as_deref(),
+            profile.silent_bmc_on,
+        ),
         goodbye: span(&mut wrong, "overrides.goodbye", spec.overrides.goodbye.as_deref(), profile.goodbye),
         ..profile
     };
@@ -82,7 +87,12 @@ fn brakes(wrong: &mut Vec<Wrong>, spec: &FencingPolicySpec) -> Brakes {
         per_domain: given.per_domain.unwrap_or(default.per_domain),
         per_domain_10m: given.per_domain_10m.unwrap_or(default.per_domain_10m),
         budget: given.budget,
-        budget_refill: span(wrong, "brakes.budgetRefill", given.budget_refill.as_deref(), default.budget_refill),
+        budget_refill: span(
+            wrong,
+            "brakes.budgetRefill",
+            given.budget_refill.as_deref(),
+            default.budget_refill,
+        ),
         floor: given.floor,
         pace: span(wrong, "brakes.pace", given.pace.as_deref(), default.pace),
         storm_pace: span(wrong, "brakes.stormPace", given.storm_pace.as_deref(), default.storm_pace),
@@ -100,7 +110,12 @@ fn timings(wrong: &mut Vec<Wrong>, spec: &FencingPolicySpec) -> LifeTimings {
         averted: span(wrong, "timings.averted", given.averted.as_deref(), default.averted),
         booting: span(wrong, "timings.booting", given.booting.as_deref(), default.booting),
         return_ready: span(wrong, "timings.returnReady", given.return_ready.as_deref(), default.return_ready),
-        return_margin: span(wrong, "timings.returnMargin", given.return_margin.as_deref(), default.return_margin),
+        return_margin: span(
+            wrong,
+            "timings.returnMargin",
+            given.return_margin.as_deref(),
+            default.return_margin,
+        ),
     }
 }
 
@@ -111,7 +126,10 @@ fn span(wrong: &mut Vec<Wrong>, field: &str, text: Option<&str>, default: Span) 
     match parsed {
         Some(ms) if ms <= 7 * 24 * 3_600_000 => Span::from_ms(ms),
         Some(_) | None => {
-            wrong.push(Wrong { field: field.to_owned(), why: format!("{text:?} is no time of at most 7 days such as 250ms, 8s or 2m") });
+            wrong.push(Wrong {
+                field: field.to_owned(),
+                why: format!("{text:?} is no time of at most 7 days such as 250ms, 8s or 2m"),
+            });
             default
         }
     }
@@ -130,7 +148,10 @@ pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding), Vec<Wro
         wrong.push(Wrong { field: "metadata.name".to_owned(), why: error.to_string() });
     }
     if spec.redfish.address.starts_with("http://") {
-        wrong.push(Wrong { field: "redfish.address".to_owned(), why: format!("{:?} is not encrypted; only https is spoken", spec.redfish.address) });
+        wrong.push(Wrong {
+            field: "redfish.address".to_owned(),
+            why: format!("{:?} is not encrypted; only https is spoken", spec.redfish.address),
+        });
     }
     let binding = Binding {
         hash: hash(spec),
@@ -142,7 +163,10 @@ pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding), Vec<Wro
                 QuirkName::Cached => Some(Quirk::Cached),
                 QuirkName::FewSessions => Some(Quirk::FewSessions),
                 // The driver's own.
-                QuirkName::BasicOnly | QuirkName::NoBasic | QuirkName::Tls12Only | QuirkName::SessionsSurviveRestart => None,
+                QuirkName::BasicOnly
+                | QuirkName::NoBasic
+                | QuirkName::Tls12Only
+                | QuirkName::SessionsSurviveRestart => None,
             })
             .collect(),
         pin: None,
@@ -157,11 +181,16 @@ pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding), Vec<Wro
 fn tls_wrong(spec: &MachineBindingSpec) -> Vec<Wrong> {
     let tls = &spec.tls;
     let mut wrong = Vec::new();
-    let mut say = |field: &str, why: &str| wrong.push(Wrong { field: format!("tls.{field}"), why: why.to_owned() });
+    let mut say =
+        |field: &str, why: &str| wrong.push(Wrong { field: format!("tls.{field}"), why: why.to_owned() });
     match (&tls.ca_bundle, &tls.sha256_pin) {
-        (None, None) => say("caBundle", "give a CA bundle, or sha256Pin with `of`; a BMC is never talked to unverified"),
+        (None, None) => {
+            say("caBundle", "give a CA bundle, or sha256Pin with `of`; a BMC is never talked to unverified")
+        }
         (Some(_), Some(_)) => say("sha256Pin", "give a CA bundle or a pin, not both"),
-        (None, Some(_)) if tls.of.is_none() => say("of", "say whether sha256Pin is of the `certificate` or of its `key`"),
+        (None, Some(_)) if tls.of.is_none() => {
+            say("of", "say whether sha256Pin is of the `certificate` or of its `key`")
+        }
         (None, Some(_)) | (Some(_), None) => {}
     }
     wrong
@@ -174,10 +203,13 @@ pub fn facts(node: &Node) -> Option<NodeFacts> {
     let labels = node.metadata.labels.clone().unwrap_or_default();
     let status = node.status.as_ref();
     let info = status.and_then(|s| s.node_info.as_ref());
-    let ready = status.and_then(|s| s.conditions.as_ref()).is_some_and(|c| c.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
+    let ready = status
+        .and_then(|s| s.conditions.as_ref())
+        .is_some_and(|c| c.iter().any(|c| c.type_ == "Ready" && c.status == "True"));
     // Nothing may depend on a distribution's labels; these two are Kubernetes' own.
-    let control_plane =
-        ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"].iter().any(|l| labels.contains_key(*l));
+    let control_plane = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"]
+        .iter()
+        .any(|l| labels.contains_key(*l));
     let tainted_by_us = annotation_of(node).is_some() && taints_of(node).iter().any(is_our_taint);
     Some(NodeFacts {
         node: name,
@@ -217,27 +249,33 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn policy_of(spec: serde_json::Value) -> Result<Policy, Vec<Wrong>> {
+    fn policy_of(spec: &serde_json::Value) -> Result<Policy, Vec<Wrong>> {
         let resource = json!({"apiVersion": "coroner.dev/v1alpha1", "kind": "FencingPolicy", "metadata": {"name": "p"}, "spec": spec});
         policy(&serde_json::from_value(resource).unwrap())
     }
 
-    fn binding_of(spec: serde_json::Value) -> Result<(NodeName, Binding), Vec<Wrong>> {
+    fn binding_of(spec: &serde_json::Value) -> Result<(NodeName, Binding), Vec<Wrong>> {
         let resource = json!({"apiVersion": "coroner.dev/v1alpha1", "kind": "MachineBinding", "metadata": {"name": "n1"}, "spec": spec});
         binding(&serde_json::from_value(resource).unwrap())
     }
 
     #[test]
     fn an_empty_policy_observes_with_the_defaults() {
-        let policy = policy_of(json!({})).unwrap();
+        let policy = policy_of(&json!({})).unwrap();
         assert_eq!(policy.mode, Mode::Observe);
-        assert_eq!((policy.rules, policy.brakes, policy.timings), (Rules::BALANCED, Brakes::DEFAULT, LifeTimings::DEFAULT));
+        assert_eq!(
+            (policy.rules, policy.brakes, policy.timings),
+            (Rules::BALANCED, Brakes::DEFAULT, LifeTimings::DEFAULT)
+        );
         assert_eq!(policy.power_poll, Span::from_secs(30));
     }
 
     #[test]
     fn every_wrong_time_is_named() {
-        let wrong = policy_of(json!({"powerPoll": "soon", "overrides": {"silentBmcOn": "-3s"}, "brakes": {"pace": "400d"}})).unwrap_err();
+        let wrong = policy_of(
+            &json!({"powerPoll": "soon", "overrides": {"silentBmcOn": "-3s"}, "brakes": {"pace": "400d"}}),
+        )
+        .unwrap_err();
         let fields: Vec<&str> = wrong.iter().map(|w| w.field.as_str()).collect();
         assert_eq!(fields, ["overrides.silentBmcOn", "brakes.pace", "powerPoll"]);
         assert!(wrong[0].to_string().contains("-3s"));
@@ -246,21 +284,28 @@ mod tests {
     #[test]
     fn a_binding_trusts_a_bundle_or_a_pin_and_never_nothing() {
         let with = |tls: serde_json::Value| {
-            binding_of(json!({"redfish": {"address": "10.0.0.1"}, "credentials": {"secretName": "s"}, "tls": tls}))
+            binding_of(
+                &json!({"redfish": {"address": "10.0.0.1"}, "credentials": {"secretName": "s"}, "tls": tls}),
+            )
         };
         assert!(with(json!({"caBundle": "x"})).is_ok());
         assert!(with(json!({"sha256Pin": "x", "of": "key"})).is_ok());
         assert_eq!(with(json!({})).unwrap_err()[0].field, "tls.caBundle");
         assert_eq!(with(json!({"sha256Pin": "x"})).unwrap_err()[0].field, "tls.of");
-        assert_eq!(with(json!({"sha256Pin": "x", "of": "key", "caBundle": "y"})).unwrap_err()[0].field, "tls.sha256Pin");
-        let plain = binding_of(json!({"redfish": {"address": "http://b"}, "credentials": {"secretName": "s"}, "tls": {"caBundle": "x"}}));
+        assert_eq!(
+            with(json!({"sha256Pin": "x", "of": "key", "caBundle": "y"})).unwrap_err()[0].field,
+            "tls.sha256Pin"
+        );
+        let plain = binding_of(
+            &json!({"redfish": {"address": "http://b"}, "credentials": {"secretName": "s"}, "tls": {"caBundle": "x"}}),
+        );
         assert_eq!(plain.unwrap_err()[0].field, "redfish.address");
     }
 
     #[test]
     fn a_spec_that_differs_has_another_hash() {
-        let one = policy_of(json!({})).unwrap().hash;
-        assert_eq!(one, policy_of(json!({})).unwrap().hash);
-        assert_ne!(one, policy_of(json!({"paused": true})).unwrap().hash);
+        let one = policy_of(&json!({})).unwrap().hash;
+        assert_eq!(one, policy_of(&json!({})).unwrap().hash);
+        assert_ne!(one, policy_of(&json!({"paused": true})).unwrap().hash);
     }
 }

@@ -27,9 +27,16 @@ pub fn differences(state: &State, shown: &Shown, limit: usize) -> Vec<Command> {
     nodes.chain(policies).chain(bindings).take(limit).collect()
 }
 
-fn of_nodes<'a>(state: &'a State, nodes: &'a BTreeMap<String, NodeFacts>) -> impl Iterator<Item = Command> + 'a {
+fn of_nodes<'a>(
+    state: &'a State,
+    nodes: &'a BTreeMap<String, NodeFacts>,
+) -> impl Iterator<Item = Command> + 'a {
     let known = |name: &NodeName| state.nodes.get(name).and_then(|n| n.facts.as_ref());
-    let changed = nodes.values().filter(move |facts| known(&facts.node) != Some(facts)).cloned().map(Command::NodeFacts);
+    let changed = nodes
+        .values()
+        .filter(move |facts| known(&facts.node) != Some(facts))
+        .cloned()
+        .map(Command::NodeFacts);
     let gone = state.nodes.iter().filter_map(move |(name, node)| {
         let facts = node.facts.as_ref()?;
         let still = nodes.contains_key(name.as_str());
@@ -38,15 +45,25 @@ fn of_nodes<'a>(state: &'a State, nodes: &'a BTreeMap<String, NodeFacts>) -> imp
     changed.chain(gone)
 }
 
-fn of_policies<'a>(state: &'a State, policies: &'a BTreeMap<String, Policy>) -> impl Iterator<Item = Command> + 'a {
+fn of_policies<'a>(
+    state: &'a State,
+    policies: &'a BTreeMap<String, Policy>,
+) -> impl Iterator<Item = Command> + 'a {
     let changed = policies.values().filter(|p| state.policies.get(&p.name) != Some(*p));
     let gone = state.policies.keys().filter(|name| !policies.contains_key(*name));
-    changed.map(|p| Command::PolicySet(Box::new(p.clone()))).chain(gone.map(|name| Command::PolicyGone { name: name.clone() }))
+    changed
+        .map(|p| Command::PolicySet(Box::new(p.clone())))
+        .chain(gone.map(|name| Command::PolicyGone { name: name.clone() }))
 }
 
-fn of_bindings<'a>(state: &'a State, bindings: &'a BTreeMap<NodeName, Binding>) -> impl Iterator<Item = Command> + 'a {
+fn of_bindings<'a>(
+    state: &'a State,
+    bindings: &'a BTreeMap<NodeName, Binding>,
+) -> impl Iterator<Item = Command> + 'a {
     // Pin and `disabled` are the log's own; everything else is in the hash.
-    let changed = bindings.iter().filter(|(node, b)| state.bindings.get(*node).is_none_or(|known| known.hash != b.hash));
+    let changed = bindings
+        .iter()
+        .filter(|(node, b)| state.bindings.get(*node).is_none_or(|known| known.hash != b.hash));
     let gone = state.bindings.keys().filter(|node| !bindings.contains_key(*node));
     changed
         .map(|(node, binding)| Command::BindingSet { node: node.clone(), binding: binding.clone() })
@@ -60,7 +77,13 @@ mod tests {
     use coroner_shared::machine_id::Transform;
 
     fn binding(hash: &str) -> Binding {
-        Binding { hash: hash.to_owned(), network: "default".to_owned(), quirks: Vec::new(), pin: None, disabled: None }
+        Binding {
+            hash: hash.to_owned(),
+            network: "default".to_owned(),
+            quirks: Vec::new(),
+            pin: None,
+            disabled: None,
+        }
     }
 
     #[test]
@@ -87,7 +110,10 @@ mod tests {
             tls_key: None,
         };
         state.bindings.insert(node.clone(), Binding { pin: Some(pin), ..binding("a") });
-        let shown = |hash: &str| Shown { bindings: Some(BTreeMap::from([(node.clone(), binding(hash))])), ..Shown::default() };
+        let shown = |hash: &str| Shown {
+            bindings: Some(BTreeMap::from([(node.clone(), binding(hash))])),
+            ..Shown::default()
+        };
         assert_eq!(differences(&state, &shown("a"), 10), []);
         assert_eq!(differences(&state, &shown("b"), 10).len(), 1);
     }

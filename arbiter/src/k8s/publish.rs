@@ -9,7 +9,8 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use super::types::{
-    FencingPolicy, FencingPolicyStatus, Incident, IncidentSpec, IncidentStatus, MachineBinding, MachineBindingStatus,
+    FencingPolicy, FencingPolicyStatus, Incident, IncidentSpec, IncidentStatus, MachineBinding,
+    MachineBindingStatus,
 };
 
 /// Writes our own resources.
@@ -29,7 +30,12 @@ impl Publisher {
     ///
     /// # Errors
     /// The API server.
-    pub async fn incident(&self, id: &IncidentId, spec: &IncidentSpec, status: &IncidentStatus) -> Result<(), kube::Error> {
+    pub async fn incident(
+        &self,
+        id: &IncidentId,
+        spec: &IncidentSpec,
+        status: &IncidentStatus,
+    ) -> Result<(), kube::Error> {
         let all: Api<Incident> = Api::all(self.client.clone());
         let body = json!({ "apiVersion": api_version(), "kind": "Incident", "metadata": { "name": id.as_str() }, "spec": spec });
         all.patch(id.as_str(), &params(), &Patch::Apply(body)).await?;
@@ -78,7 +84,14 @@ impl Publisher {
     ///
     /// # Errors
     /// The API server.
-    pub async fn page(&self, node: &NodeName, uid: &str, reason: &str, text: &str, at: &str) -> Result<(), kube::Error> {
+    pub async fn page(
+        &self,
+        node: &NodeName,
+        uid: &str,
+        reason: &str,
+        text: &str,
+        at: &str,
+    ) -> Result<(), kube::Error> {
         let time = json!(at);
         let event = json!({
             "metadata": { "generateName": "coroner-", "namespace": self.namespace },

@@ -121,7 +121,10 @@ impl Writer {
         let before = Released {
             was_cordoned: node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false),
             pods: pods.iter().filter(|p| concerns(p)).filter_map(named_pod).collect(),
-            attachments: attachments.iter().filter_map(|a| Some((a.metadata.uid.clone()?, a.metadata.name.clone()?))).collect(),
+            attachments: attachments
+                .iter()
+                .filter_map(|a| Some((a.metadata.uid.clone()?, a.metadata.name.clone()?)))
+                .collect(),
         };
         Ok(Found { node, before })
     }
@@ -130,7 +133,13 @@ impl Writer {
     ///
     /// # Errors
     /// [`WriteError::BootChanged`] ends the release; [`WriteError::Conflict`] is read and tried again.
-    pub async fn taint(&self, subject: &Subject, node: &Node, proven: BootId, digest: &str) -> Result<(), WriteError> {
+    pub async fn taint(
+        &self,
+        subject: &Subject,
+        node: &Node,
+        proven: BootId,
+        digest: &str,
+    ) -> Result<(), WriteError> {
         check_boot(subject, node, proven)?;
         let mut patch = vec![
             test("/metadata/uid", json!(subject.uid)),
@@ -139,9 +148,14 @@ impl Writer {
         ];
         let taints = taints_of(node);
         if !taints.iter().any(|t| t.key == OUT_OF_SERVICE_TAINT) {
-            let ours = json!({ "key": OUT_OF_SERVICE_TAINT, "value": OUT_OF_SERVICE_VALUE, "effect": "NoExecute" });
+            let ours =
+                json!({ "key": OUT_OF_SERVICE_TAINT, "value": OUT_OF_SERVICE_VALUE, "effect": "NoExecute" });
             // Appended, never replaced: what others set stays as it is and where it is.
-            patch.push(if taints.is_empty() { add("/spec/taints", json!([ours])) } else { add("/spec/taints/-", ours) });
+            patch.push(if taints.is_empty() {
+                add("/spec/taints", json!([ours]))
+            } else {
+                add("/spec/taints/-", ours)
+            });
         }
         patch.push(add("/spec/unschedulable", json!(true)));
         let mark = json!(format!("{} {digest}", subject.incident));
@@ -160,7 +174,9 @@ impl Writer {
     pub async fn not_ready(&self, subject: &Subject, now: &str) -> Result<(), WriteError> {
         let node = self.node(subject).await?;
         let conditions = node.status.as_ref().and_then(|s| s.conditions.as_ref());
-        let Some(at) = conditions.and_then(|c| c.iter().position(|c| c.type_ == "Ready" && c.status == "True")) else {
+        let Some(at) =
+            conditions.and_then(|c| c.iter().position(|c| c.type_ == "Ready" && c.status == "True"))
+        else {
             return Ok(());
         };
         let path = format!("/status/conditions/{at}");
@@ -170,7 +186,10 @@ impl Writer {
             test(&format!("{path}/type"), json!("Ready")),
             json!({ "op": "replace", "path": format!("{path}/status"), "value": "Unknown" }),
             add(&format!("{path}/reason"), json!(PROVEN_OFF_REASON)),
-            add(&format!("{path}/message"), json!(format!("Coroner has proven that the machine is off (incident {})", subject.incident))),
+            add(
+                &format!("{path}/message"),
+                json!(format!("Coroner has proven that the machine is off (incident {})", subject.incident)),
+            ),
             add(&format!("{path}/lastTransitionTime"), json!(now)),
         ];
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -213,9 +232,12 @@ impl Writer {
     /// # Errors
     /// The API server.
     pub async fn left(&self, subject: &Subject, recorded: &Released) -> Result<Vec<String>, WriteError> {
-        let pods: BTreeSet<String> = self.pods_of(subject).await?.into_iter().filter_map(|p| p.metadata.uid).collect();
-        let attachments: BTreeSet<String> = self.attachments_of(subject).await?.into_iter().filter_map(|a| a.metadata.uid).collect();
-        let pods = recorded.pods.iter().filter(|(uid, _)| pods.contains(uid)).map(|(_, name)| format!("pod {name}"));
+        let pods: BTreeSet<String> =
+            self.pods_of(subject).await?.into_iter().filter_map(|p| p.metadata.uid).collect();
+        let attachments: BTreeSet<String> =
+            self.attachments_of(subject).await?.into_iter().filter_map(|a| a.metadata.uid).collect();
+        let pods =
+            recorded.pods.iter().filter(|(uid, _)| pods.contains(uid)).map(|(_, name)| format!("pod {name}"));
         let volumes = recorded.attachments.iter().filter(|(uid, _)| attachments.contains(uid));
         Ok(pods.chain(volumes.map(|(_, name)| format!("VolumeAttachment {name}"))).collect())
     }
@@ -237,7 +259,11 @@ impl Writer {
             patch.push(test(&format!("/spec/taints/{at}/key"), json!(OUT_OF_SERVICE_TAINT)));
             patch.push(test(&format!("/spec/taints/{at}/value"), json!(OUT_OF_SERVICE_VALUE)));
             // An empty list would be a trace of ours on a Node that had none.
-            patch.push(remove(&if taints.len() == 1 { "/spec/taints".to_owned() } else { format!("/spec/taints/{at}") }));
+            patch.push(remove(&if taints.len() == 1 {
+                "/spec/taints".to_owned()
+            } else {
+                format!("/spec/taints/{at}")
+            }));
         }
         if ours {
             let path = format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION));
@@ -267,10 +293,19 @@ impl Writer {
         self.patch_node(subject, patch, "uncordon the Node").await
     }
 
-    async fn patch_node(&self, subject: &Subject, patch: Vec<Value>, what: &'static str) -> Result<(), WriteError> {
+    async fn patch_node(
+        &self,
+        subject: &Subject,
+        patch: Vec<Value>,
+        what: &'static str,
+    ) -> Result<(), WriteError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Json::<()>(json_patch(patch));
-        self.nodes.patch(subject.node.as_str(), &params, &patch).await.map(|_| ()).map_err(|e| patch_error(subject, what, e))
+        self.nodes
+            .patch(subject.node.as_str(), &params, &patch)
+            .await
+            .map(|_| ())
+            .map_err(|e| patch_error(subject, what, e))
     }
 
     async fn pods_of(&self, subject: &Subject) -> Result<Vec<Pod>, WriteError> {
@@ -280,7 +315,11 @@ impl Writer {
 
     async fn attachments_of(&self, subject: &Subject) -> Result<Vec<VolumeAttachment>, WriteError> {
         // VolumeAttachments cannot be selected by node on the server; there are few more of them than volumes in use.
-        let all = self.attachments.list(&ListParams::default()).await.map_err(|e| api(subject, "list the attachments", e))?;
+        let all = self
+            .attachments
+            .list(&ListParams::default())
+            .await
+            .map_err(|e| api(subject, "list the attachments", e))?;
         Ok(all.items.into_iter().filter(|a| a.spec.node_name == subject.node.as_str()).collect())
     }
 }
@@ -290,10 +329,18 @@ impl Writer {
 /// Whether a release concerns this pod: not a DaemonSet's, not a mirror of a static pod, not one that tolerates the
 /// taint, not one that has ended.
 pub fn concerns(pod: &Pod) -> bool {
-    let owned_by_daemon_set =
-        pod.metadata.owner_references.as_ref().is_some_and(|o| o.iter().any(|o| o.kind == "DaemonSet" && o.controller == Some(true)));
-    let mirror = pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key("kubernetes.io/config.mirror"));
-    let ended = pod.status.as_ref().and_then(|s| s.phase.as_deref()).is_some_and(|p| matches!(p, "Succeeded" | "Failed"));
+    let owned_by_daemon_set = pod
+        .metadata
+        .owner_references
+        .as_ref()
+        .is_some_and(|o| o.iter().any(|o| o.kind == "DaemonSet" && o.controller == Some(true)));
+    let mirror =
+        pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key("kubernetes.io/config.mirror"));
+    let ended = pod
+        .status
+        .as_ref()
+        .and_then(|s| s.phase.as_deref())
+        .is_some_and(|p| matches!(p, "Succeeded" | "Failed"));
     !owned_by_daemon_set && !mirror && !ended && !tolerates(pod)
 }
 
@@ -307,7 +354,10 @@ fn tolerates(pod: &Pod) -> bool {
             let exists = t.operator.as_deref() == Some("Exists");
             let key = match t.key.as_deref() {
                 None | Some("") => exists,
-                Some(key) => key == OUT_OF_SERVICE_TAINT && (exists || t.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)),
+                Some(key) => {
+                    key == OUT_OF_SERVICE_TAINT
+                        && (exists || t.value.as_deref() == Some(OUT_OF_SERVICE_VALUE))
+                }
             };
             effect && key && t.toleration_seconds.is_none()
         })
@@ -321,7 +371,9 @@ fn named_pod(pod: &Pod) -> Option<(String, String)> {
 
 /// Our taint, or one that looks like it.
 pub fn is_our_taint(taint: &Taint) -> bool {
-    taint.key == OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE) && taint.effect == "NoExecute"
+    taint.key == OUT_OF_SERVICE_TAINT
+        && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)
+        && taint.effect == "NoExecute"
 }
 
 /// The incident annotation.
@@ -347,10 +399,12 @@ fn check_boot(subject: &Subject, node: &Node, proven: BootId) -> Result<(), Writ
     Err(WriteError::BootChanged { node: subject.node.clone(), proven, found })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "always made for this call")]
 fn test(path: &str, value: Value) -> Value {
     json!({ "op": "test", "path": path, "value": value })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "always made for this call")]
 fn add(path: &str, value: Value) -> Value {
     json!({ "op": "add", "path": path, "value": value })
 }
@@ -374,11 +428,12 @@ fn api(subject: &Subject, what: &'static str, source: kube::Error) -> WriteError
 }
 
 fn patch_error(subject: &Subject, what: &'static str, error: kube::Error) -> WriteError {
-    match error {
-        kube::Error::Api(e) if e.code == 404 => WriteError::NodeGone { node: subject.node.clone() },
+    let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
+    match code {
+        404 => WriteError::NodeGone { node: subject.node.clone() },
         // 422: a `test` failed; 409: the version moved on.
-        kube::Error::Api(e) if matches!(e.code, 409 | 422) => WriteError::Conflict { node: subject.node.clone() },
-        other => api(subject, what, other),
+        409 | 422 => WriteError::Conflict { node: subject.node.clone() },
+        _ => api(subject, what, error),
     }
 }
 
@@ -405,13 +460,19 @@ mod tests {
         assert!(!concerns(&with("/metadata", mirror)));
         let tolerant = |t: Value| with("/spec", json!({"containers": [], "tolerations": [t]}));
         assert!(!concerns(&tolerant(json!({"operator": "Exists"}))));
-        assert!(!concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "operator": "Exists", "effect": "NoExecute"}))));
+        assert!(!concerns(&tolerant(
+            json!({"key": OUT_OF_SERVICE_TAINT, "operator": "Exists", "effect": "NoExecute"})
+        )));
         assert!(!concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "value": OUT_OF_SERVICE_VALUE}))));
         // These do not tolerate it: another effect, another value, another key, or only for a while.
-        assert!(concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "operator": "Exists", "effect": "NoSchedule"}))));
+        assert!(concerns(&tolerant(
+            json!({"key": OUT_OF_SERVICE_TAINT, "operator": "Exists", "effect": "NoSchedule"})
+        )));
         assert!(concerns(&tolerant(json!({"key": OUT_OF_SERVICE_TAINT, "value": "other"}))));
         assert!(concerns(&tolerant(json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists"}))));
-        assert!(concerns(&tolerant(json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}))));
+        assert!(concerns(&tolerant(
+            json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+        )));
     }
 
     #[test]

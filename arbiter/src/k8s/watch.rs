@@ -13,8 +13,8 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ObjectMeta, PartialObjectMeta};
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -115,9 +115,19 @@ pub fn start(client: &Client, tasks: &mut tokio::task::JoinSet<&'static str>) ->
     let (leases, leases_out) = watch::channel(Arc::new(Leases::default()));
     tasks.spawn(named("watch of Nodes", keep(watcher(nodes_api, config()), nodes, convert::facts)));
     let all: Api<FencingPolicy> = Api::all(client.clone());
-    tasks.spawn(named("watch of FencingPolicies", keep(watcher(all, config()), policies, |p| Some(FencingPolicy { metadata: written(&p.metadata), spec: p.spec.clone(), status: None }))));
+    tasks.spawn(named(
+        "watch of FencingPolicies",
+        keep(watcher(all, config()), policies, |p| {
+            Some(FencingPolicy { metadata: written(&p.metadata), spec: p.spec.clone(), status: None })
+        }),
+    ));
     let all: Api<MachineBinding> = Api::all(client.clone());
-    tasks.spawn(named("watch of MachineBindings", keep(watcher(all, config()), bindings, |b| Some(MachineBinding { metadata: written(&b.metadata), spec: b.spec.clone(), status: None }))));
+    tasks.spawn(named(
+        "watch of MachineBindings",
+        keep(watcher(all, config()), bindings, |b| {
+            Some(MachineBinding { metadata: written(&b.metadata), spec: b.spec.clone(), status: None })
+        }),
+    ));
     let leases = Arc::new(leases);
     // Metadata only: the node controller's own cost allows no more at 5,000 nodes.
     let all: Api<PartialObjectMeta<Lease>> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
@@ -128,7 +138,12 @@ pub fn start(client: &Client, tasks: &mut tokio::task::JoinSet<&'static str>) ->
 
 /// What an operator wrote of the metadata, so that our own writes of a status wake nobody.
 fn written(metadata: &ObjectMeta) -> ObjectMeta {
-    ObjectMeta { name: metadata.name.clone(), uid: metadata.uid.clone(), generation: metadata.generation, ..ObjectMeta::default() }
+    ObjectMeta {
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        generation: metadata.generation,
+        ..ObjectMeta::default()
+    }
 }
 
 async fn named(name: &'static str, work: impl Future<Output = ()>) -> &'static str {
@@ -166,8 +181,12 @@ async fn keep<K, V>(
     }
 }
 
-fn take<K, V>(event: Event<K>, listing: &mut BTreeMap<String, V>, to: &watch::Sender<Listed<V>>, narrow: &impl Fn(&K) -> Option<V>)
-where
+fn take<K, V>(
+    event: Event<K>,
+    listing: &mut BTreeMap<String, V>,
+    to: &watch::Sender<Listed<V>>,
+    narrow: &impl Fn(&K) -> Option<V>,
+) where
     K: Resource<DynamicType = ()>,
     V: PartialEq + Clone,
 {
@@ -282,7 +301,12 @@ mod tests {
     #[test]
     fn a_quiet_watch_is_not_taken_for_silent_kubelets() {
         let at = Mono::from_ms;
-        let mut leases = Leases { since: Some(at(0)), newest: Some(at(0)), answered: Some(at(20_000)), ..Leases::default() };
+        let mut leases = Leases {
+            since: Some(at(0)),
+            newest: Some(at(0)),
+            answered: Some(at(20_000)),
+            ..Leases::default()
+        };
         for n in ["n1", "n2", "n3"] {
             leases.note(NodeName::new(n).unwrap(), "1".to_owned(), at(0));
         }
