@@ -30,7 +30,8 @@ mod release;
 mod returning;
 mod settle;
 mod signs;
-mod stub;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use coroner_shared::time::Span;
 

@@ -14,7 +14,6 @@ use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::time::Span;
 
 use super::refusal::{HoldRefusal, Refuses};
-use super::stub::verdict;
 use super::{At, ledger, settle, signs};
 use crate::brake::{self, Asking, Stage};
 use crate::command::{Outcome, Refusal};
@@ -23,6 +22,7 @@ use crate::permit;
 use crate::phase::{Brake, EvidenceClass, HeldReason, Phase};
 use crate::policy::select::{Selected, enforcing, policy_for, rules_for};
 use crate::state::{Enforced, Node, State};
+use crate::verdict::verdict;
 use crate::view::{Pending, Verdict, View};
 
 /// A hold changes at most once in this time.

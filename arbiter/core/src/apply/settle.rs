@@ -4,7 +4,7 @@
 use coroner_shared::id::{Incarnation, NodeName};
 use coroner_shared::time::Span;
 
-use super::{At, boot, ledger};
+use super::{At, boot, ledger, release};
 use crate::brake;
 use crate::fence::COMMAND_DEADLINE;
 use crate::pages;
@@ -24,6 +24,7 @@ pub(crate) fn settle(state: &mut State, at: At<'_>) {
         .map(|(name, _)| name.clone())
         .collect();
     for name in &open {
+        taint(state, at, name);
         boot::settle(state, at, name);
         stops(state, at, name);
         times(state, at, name);
@@ -32,6 +33,17 @@ pub(crate) fn settle(state: &mut State, at: At<'_>) {
     pages_that_ended(state);
     book(state);
     ledger::prune(state);
+}
+
+/// The watch shows the taint: seen is seen, whoever saw it.
+fn taint(state: &mut State, at: At<'_>, name: &NodeName) {
+    let Some(node) = state.nodes.get(name) else { return };
+    if let Phase::Releasing { incident, .. } = &node.phase
+        && node.facts.as_ref().is_some_and(|f| f.tainted_by_us)
+    {
+        let id = incident.clone();
+        release::taint_seen(state, at, name, &id);
+    }
 }
 
 /// Nothing was sent yet, and something no longer permits it: the intent closes, the node is held.

@@ -1,0 +1,7 @@
+//! Tests of `apply`: a small world to speak to, then every edge, every refusal, and random logs.
+
+mod edges;
+mod facts;
+mod refusals;
+pub(crate) mod views;
+pub(crate) mod world;
