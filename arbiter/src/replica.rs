@@ -43,7 +43,7 @@ pub struct Published {
     pub active: Option<usize>,
     /// On a leader: how many entries each member's log is behind.
     pub lag: BTreeMap<ReplicaId, u64>,
-    /// Log time of the state was reached at this instant of our clock.
+    /// When, on our clock, the last entry was applied: the state's log time was reached then.
     pub at: Mono,
 }
 
@@ -193,6 +193,7 @@ pub fn start(config: ReplicaConfig, path: &Path, bootstrap: &Bootstrap) -> Resul
             waiting: HashMap::new(),
             reads: HashMap::new(),
             next_read: 0,
+            applied_at: clock::now(),
         };
         // Whoever waits for the end is the process's last act; if it is gone there is nobody to tell.
         let _ = end.send(owner.run(&runtime, asked));
@@ -212,6 +213,7 @@ struct Owner {
     /// Linearizable reads not yet answered, by context.
     reads: HashMap<u64, oneshot::Sender<Result<(), ProposeError>>>,
     next_read: u64,
+    applied_at: Mono,
 }
 
 impl Owner {
@@ -286,7 +288,10 @@ impl Owner {
         }
         // Published before the proposers hear of it: whoever has an outcome sees a state that holds it.
         if changed {
-            self.publish.send_replace(publication(&self.replica, clock::now()));
+            if self.publish.borrow().applied != self.replica.applied() {
+                self.applied_at = clock::now();
+            }
+            self.publish.send_replace(publication(&self.replica, self.applied_at));
         }
         for applied in turn.applied {
             self.answer(applied);
