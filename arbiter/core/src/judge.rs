@@ -8,18 +8,48 @@
 //! Soft state of one leader in one term; a new one starts with an empty desk and learns everything again within
 //! seconds. The desk decides nothing that binds: it proposes views, and `apply` judges them again.
 
+mod desk;
+mod findings;
+mod fleet;
+mod gather;
+mod grace;
+mod scene;
+mod signs;
+#[cfg(test)]
+mod tests;
+mod views;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
 use coroner_shared::beacon::AskProbe;
 use coroner_shared::id::{NodeName, ReplicaId};
 use coroner_shared::time::{Mono, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::apply::{Decision, decide};
+use crate::brake;
 use crate::command::Command;
+use crate::phase::{EvidenceClass, Phase};
 use crate::state::State;
+use crate::verdict::{Quorum, is_correlated, verdict};
 use crate::view::{BmcView, Verdict, View};
 use crate::witness::Pool;
+use desk::Desk;
+use fleet::Fleet;
+use grace::Grace;
+use scene::Scene;
+use signs::Signs;
+
+pub use findings::{Finding, FindingKind};
+
+/// Silences looked at in one step; 1,000 that fall silent at once are all looked at within a quarter of a second.
+const LOOKED_AT: usize = 200;
+/// Questions of one term.
+const TERM_SHIFT: u32 = 32;
+/// A decision that only has to wait (one a second, the pace) is proposed this often.
+const WAIT: Span = Span::from_ms(250);
+/// While a storm lasts the log is told this often; it ends a minute after the last time.
+const STORM_TOLD_EVERY: Span = Span::from_secs(5);
 
 /// What each replica last read of each BMC, ages as of now.
 pub type BmcBook = BTreeMap<NodeName, Vec<BmcView>>;
@@ -92,20 +122,6 @@ pub enum StepDown {
     HearsLess,
 }
 
-/// Something noticed that is not a verdict; recomputed at each step, so it ends by itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    node: Option<NodeName>,
-    what: FindingKind,
-}
-
-/// What was noticed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingKind {
-    /// Beacons stopped, the kubelet lives.
-    AgentDown,
-}
-
 /// What a step wants.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeOutput {
@@ -126,31 +142,184 @@ pub struct JudgeOutput {
 /// One leader's desk.
 #[derive(Debug)]
 pub struct Judge {
-    since: Mono,
+    grace: Grace,
+    /// Number of the last question.
+    asked: u64,
+    desks: BTreeMap<NodeName, Desk>,
+    signs: Signs,
+    /// When a decision that only had to wait was last proposed anyway, since log time moves with entries alone.
+    waited: Mono,
+    /// When the log was last told of a storm.
+    storm_told: Option<Mono>,
 }
+
+// === impl Judge ===
 
 impl Judge {
     /// An empty desk, at every election.
     pub fn new(now: Mono) -> Self {
-        Self { since: now }
+        Self {
+            grace: Grace::new(now),
+            asked: 0,
+            desks: BTreeMap::new(),
+            signs: Signs::default(),
+            waited: now,
+            storm_told: None,
+        }
     }
 
     /// One look at everything; every 50 ms.
     pub fn step(&mut self, now: Mono, sight: &Sight<'_>) -> JudgeOutput {
-        let _ = (now, sight, self.since);
-        JudgeOutput::default()
+        let scene = Scene::new(now, sight);
+        self.take_suspects(&scene);
+        let looked = self.look(&scene);
+        let fleet = Fleet::count(&scene, &self.desks);
+        self.correlate(&scene, &fleet);
+        // Numbers rise over terms, so that an answer to another leader is never taken for one to this.
+        self.asked = self.asked.max(sight.term << TERM_SHIFT);
+        let ask_probes = gather::asks(&scene, &mut self.desks, &mut self.asked);
+        let judged = self.judge(&scene, &fleet, &looked);
+        let mut commands = self.signs.commands(&scene);
+        if self.grace.is_over(&scene) {
+            commands.extend(self.propose(&scene, &judged));
+        }
+        JudgeOutput {
+            commands,
+            ask_probes,
+            read_bmc: gather::bmcs(&scene, &self.desks),
+            findings: findings::of(&scene, &fleet, &judged),
+            step_down: findings::step_down(&scene, &fleet),
+            judged,
+        }
     }
-}
 
-impl Finding {
-    /// About which node; `None`: about the cluster.
-    pub const fn node(&self) -> Option<&NodeName> {
-        self.node.as_ref()
+    /// A desk for every suspect and for every node that is held; the others are cleared away.
+    fn take_suspects(&mut self, scene: &Scene<'_>) {
+        let stays = |name: &NodeName| {
+            scene.suspects.contains(name)
+                || scene.node(name).is_some_and(|n| !matches!(n.phase, Phase::Alive) && n.member.is_some())
+        };
+        self.desks.retain(|name, _| stays(name));
+        let not_alive = scene.state().nodes.iter().filter(|(_, n)| !matches!(n.phase, Phase::Alive));
+        for name in not_alive.map(|(name, _)| name).chain(scene.suspects.iter().copied()) {
+            if scene.state().observers.seat(name).is_some() && !self.desks.contains_key(name) {
+                self.desks.insert(name.clone(), Desk::default());
+            }
+        }
     }
-}
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.what)
+    /// Looks at the silence of those who were not looked at for longest.
+    fn look(&mut self, scene: &Scene<'_>) -> Vec<NodeName> {
+        let mut order: Vec<(Option<Mono>, &NodeName)> =
+            self.desks.iter().map(|(name, desk)| (desk.looked, name)).collect();
+        order.sort_unstable();
+        let now: Vec<NodeName> = order.into_iter().take(LOOKED_AT).map(|(_, name)| name.clone()).collect();
+        for name in &now {
+            let Some(desk) = self.desks.get_mut(name) else { continue };
+            let silence = scene.silence(name);
+            desk.looked = Some(scene.now);
+            desk.failure_date = scene.now.back(silence);
+            let rules = scene.rules(name);
+            let heard = silence < rules.beacons.suspect;
+            let domain = scene.state().observers.seat(name).map_or("", |s| &s.domain);
+            let observers = scene.observers(name, silence);
+            desk.met = !heard && Quorum::count(&observers, domain, &rules).is_met();
+            if heard {
+                desk.correlated = None;
+            }
+        }
+        now
+    }
+
+    /// Whoever fell silent together with a large part of its domain is part of that set from then on, and so is who
+    /// fell silent within 5 s of one of them.
+    fn correlate(&mut self, scene: &Scene<'_>, fleet: &Fleet<'_>) {
+        let mut correlated: Vec<NodeName> = Vec::new();
+        for (name, desk) in self.desks.iter().filter(|(_, d)| d.met && d.correlated.is_none()) {
+            let Some(seat) = scene.state().observers.seat(name) else { continue };
+            let own = desk.failure_date;
+            let near = |other: &Desk| {
+                other.failure_date.since(own).max(own.since(other.failure_date)) <= fleet::TOGETHER
+            };
+            let joins = fleet
+                .met_in(&seat.domain)
+                .any(|n| n != name && self.desks.get(n).is_some_and(|d| d.correlated.is_some() && near(d)));
+            if joins || is_correlated(&fleet.view_of(name, &seat.domain, None)) {
+                correlated.push(name.clone());
+            }
+        }
+        for name in correlated {
+            if let Some(desk) = self.desks.get_mut(&name) {
+                desk.correlated = Some(scene.now);
+            }
+        }
+    }
+
+    /// The verdict of this moment on those who were looked at.
+    fn judge(
+        &mut self,
+        scene: &Scene<'_>,
+        fleet: &Fleet<'_>,
+        looked: &[NodeName],
+    ) -> BTreeMap<NodeName, (View, Verdict)> {
+        let mut judged = BTreeMap::new();
+        for name in looked.iter().filter(|n| gather::is_judged(scene, n)) {
+            let Some(desk) = self.desks.get_mut(name) else { continue };
+            if let Some(view) = views::of(scene, fleet, desk, name) {
+                let verdict = verdict(&view, &scene.rules(name));
+                judged.insert(name.clone(), (view, verdict));
+            }
+        }
+        judged
+    }
+
+    /// What the log is to judge, where it would come to something.
+    fn propose(&mut self, scene: &Scene<'_>, judged: &BTreeMap<NodeName, (View, Verdict)>) -> Vec<Command> {
+        let mut commands = Vec::new();
+        let mut waiting: Vec<(bool, Mono, &View)> = Vec::new();
+        for (name, (view, verdict)) in judged {
+            let Some(desk) = self.desks.get_mut(name) else { continue };
+            let decision = decide(scene.state(), view);
+            match decision {
+                Decision::Stale | Decision::Stay => desk.rests(),
+                // A hold that only waits for something (a probe, a reading, a renewal) is not over.
+                Decision::Alive if view.silence() >= scene.rules(name).silent_bmc_on => desk.rests(),
+                Decision::Wait(_) => {
+                    let on = *verdict != Verdict::Dead(EvidenceClass::FoundOff);
+                    waiting.push((on, desk.failure_date, view));
+                }
+                Decision::Alive | Decision::WouldCondemn(_) | Decision::Hold(_) | Decision::Condemn(_) => {
+                    if desk.proposes(scene.now, &decision) {
+                        commands.push(Command::Judge(Box::new(view.clone())));
+                    }
+                }
+            }
+        }
+        // Machines found off first, then the oldest failure.
+        waiting.sort_unstable_by_key(|(on, failed, view)| (*on, *failed, view.node.clone()));
+        if let Some((_, _, view)) = waiting.first()
+            && scene.now.since(self.waited) >= WAIT
+        {
+            self.waited = scene.now;
+            commands.push(Command::Judge(Box::new((*view).clone())));
+        }
+        commands.extend(self.tell_of_storm(scene, judged));
+        commands
+    }
+
+    /// The log learns of a storm by a view, whatever is decided on it.
+    fn tell_of_storm(
+        &mut self,
+        scene: &Scene<'_>,
+        judged: &BTreeMap<NodeName, (View, Verdict)>,
+    ) -> Option<Command> {
+        let (_, (view, _)) = judged.first_key_value()?;
+        let limits = brake::limits(scene.state());
+        let stormy = brake::is_storm(&view.fleet, &limits, scene.state().members());
+        if !stormy || self.storm_told.is_some_and(|at| scene.now.since(at) < STORM_TOLD_EVERY) {
+            return None;
+        }
+        self.storm_told = Some(scene.now);
+        Some(Command::Judge(Box::new(view.clone())))
     }
 }

@@ -24,7 +24,7 @@ use coroner_shared::time::Span;
 
 use crate::phase::{EvidenceClass, HeldReason};
 use crate::policy::Rules;
-use crate::view::{Pending, Verdict, View};
+use crate::view::{FleetView, Pending, Verdict, View};
 use answers::Answers;
 pub use power::Power;
 pub use quorum::{Quorum, silent_needed};
@@ -69,19 +69,17 @@ pub fn goodbye_left(view: &View, rules: &Rules) -> Option<(GoodbyeKind, Span)> {
 
 /// Whether the silence of many is unexplained: more than one and more than a tenth of the others. The arbiter may be the
 /// one that hears nothing.
-pub fn is_blind(view: &View) -> bool {
-    let fleet = &view.fleet;
+pub fn is_blind(fleet: &FleetView) -> bool {
     !fleet.quorum || over_tenth(fleet.unexplained, 1, fleet.others_alive)
 }
 
 /// Whether so many members are heard by some and not by others that silence says little about a host.
-pub fn is_torn(view: &View) -> bool {
-    over_tenth(view.fleet.partial, 2, view.fleet.others_alive)
+pub fn is_torn(fleet: &FleetView) -> bool {
+    over_tenth(fleet.partial, 2, fleet.others_alive)
 }
 
 /// Whether the node fell silent together with its failure domain, or a large part of it (E3).
-pub fn is_correlated(view: &View) -> bool {
-    let fleet = &view.fleet;
+pub fn is_correlated(fleet: &FleetView) -> bool {
     let whole = fleet.domain_members >= 2 && fleet.domain_silent >= fleet.domain_members;
     let large =
         fleet.domain_silent > 2 && u64::from(fleet.domain_silent) * 5 > u64::from(fleet.domain_members);
@@ -155,7 +153,7 @@ impl<'a> Case<'a> {
         if let Some(why) = self.stands_in_the_way() {
             return Verdict::Held(why);
         }
-        if is_correlated(self.view) {
+        if is_correlated(&self.view.fleet) {
             return match self.until(self.rules.correlated_hold) {
                 Some(left) => Verdict::Pending(Pending::Deadline { left }),
                 None => Verdict::Held(HeldReason::DomainDown),
@@ -181,7 +179,7 @@ impl<'a> Case<'a> {
 
     /// E2: the host is silent and the BMC says On.
     fn silent_but_on(&self) -> Verdict {
-        if is_torn(self.view) {
+        if is_torn(&self.view.fleet) {
             return Verdict::Held(HeldReason::NetworkPartial);
         }
         if !self.view.lease.readable {
@@ -201,7 +199,7 @@ impl<'a> Case<'a> {
         if self.view.duplicate {
             return Some(HeldReason::Duplicate);
         }
-        is_blind(self.view).then_some(HeldReason::ArbiterBlind)
+        is_blind(&self.view.fleet).then_some(HeldReason::ArbiterBlind)
     }
 
     /// What stands in the way of every class but FoundOff, most telling first.

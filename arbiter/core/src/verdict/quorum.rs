@@ -40,21 +40,26 @@ pub const fn silent_needed(k: usize) -> usize {
 impl<'a> Quorum<'a> {
     /// Counts the observers of a view.
     pub fn of(view: &'a View, rules: &Rules) -> Self {
+        Self::count(&view.observers, &view.domain, rules)
+    }
+
+    /// Counts the observers of a subject in this domain.
+    pub fn count(observers: &'a [ObserverView], domain: &str, rules: &Rules) -> Self {
         let counts = |o: &&ObserverView| o.standing == Standing::Eligible;
-        let eligible: Vec<&ObserverView> = view.observers.iter().filter(counts).collect();
+        let eligible: Vec<&ObserverView> = observers.iter().filter(counts).collect();
         let accuses = |o: &&ObserverView| match o.said {
             Said::Silent { silent } => silent >= rules.beacons.suspect,
             Said::Hears { .. } | Said::Nothing => false,
         };
         let silent: Vec<&ObserverView> = eligible.iter().copied().filter(accuses).collect();
         let others = |all: &[&ObserverView]| {
-            all.iter().map(|o| o.domain.as_str()).filter(|d| *d != view.domain).collect::<BTreeSet<_>>().len()
+            all.iter().map(|o| o.domain.as_str()).filter(|d| *d != domain).collect::<BTreeSet<_>>().len()
         };
         let topology_weak = others(&eligible) == 0;
         let (domains, available) =
             if topology_weak { (silent.len(), eligible.len()) } else { (others(&silent), others(&eligible)) };
         Self {
-            needed: silent_needed(view.observers.len()),
+            needed: silent_needed(observers.len()),
             domains_needed: available.min(DOMAINS_MAX),
             eligible,
             silent,

@@ -163,6 +163,7 @@ impl Book {
             probes,
             health: self.hearing.health,
             duplicate: self.hearing.is_duplicate(now),
+            keys: self.hearing.keys().map(|(key, at)| (key, age(at))).collect(),
         }
     }
 }

@@ -12,6 +12,7 @@ use coroner_shared::beacon::{
     Beacon, Hearing, ProbeAnswer, ProbeOutcome, ReportBatch, SelfDoubt, SignedBeacon,
 };
 use coroner_shared::id::{BootId, ClusterId, NodeUid};
+use coroner_shared::keys::PublicKey;
 use coroner_shared::time::Span;
 use coroner_shared::wire::REPORTS_MAX;
 use thiserror::Error;
@@ -23,7 +24,11 @@ const OUTCOMES_MAX: usize = 12;
 
 /// A beacon that its node's key signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proven(Beacon);
+pub struct Proven {
+    beacon: Beacon,
+    /// The key that signed it, where it was looked at.
+    key: Option<PublicKey>,
+}
 
 /// A batch of reports whose beacons are proven.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,17 +121,26 @@ impl Proven {
             return Err(NotProven::OtherMachine);
         }
         let keys = std::iter::once(&member.key).chain(&member.old_key);
-        keys.filter_map(|key| signed.verify(key, cluster).ok()).next().map(Self).ok_or(NotProven::Forged)
+        let proven = |key: &PublicKey| {
+            let beacon = signed.verify(key, cluster).ok()?;
+            Some(Self { beacon, key: Some(*key) })
+        };
+        keys.into_iter().find_map(proven).ok_or(NotProven::Forged)
     }
 
     /// A beacon that the caller vouches for: the simulator, where "verified by key k" is an input.
     pub const fn trusted(beacon: Beacon) -> Self {
-        Self(beacon)
+        Self { beacon, key: None }
     }
 
     /// What it says.
     pub const fn beacon(&self) -> &Beacon {
-        &self.0
+        &self.beacon
+    }
+
+    /// The key that signed it; `None` where the caller vouched for it.
+    pub const fn key(&self) -> Option<PublicKey> {
+        self.key
     }
 }
 

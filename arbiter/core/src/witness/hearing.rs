@@ -15,10 +15,15 @@ use std::net::IpAddr;
 
 use coroner_shared::health::HealthSummary;
 use coroner_shared::id::{BootId, NodeName};
+use coroner_shared::keys::PublicKey;
 use coroner_shared::time::{Mono, Span};
 
 /// Boots and addresses followed per host; more than a clone and a reboot together show.
 const TRACKS_MAX: usize = 4;
+/// Keys followed per host: the committed one, the one before, and room for a mistake.
+const KEYS_MAX: usize = 4;
+/// For how long a key is remembered after it spoke.
+const KEY_KEPT: Span = Span::from_mins(2);
 /// Bringers remembered per host: its observers and probers.
 const BRINGERS_MAX: usize = 24;
 /// Two boots or addresses that both go on for longer than this are two machines.
@@ -33,6 +38,7 @@ pub(super) struct Hearing {
     brought: BTreeMap<NodeName, Mark>,
     registered: Option<(BootId, Mono)>,
     traffic: Option<Mono>,
+    keys: BTreeMap<PublicKey, Mono>,
     pub(super) health: HealthSummary,
 }
 
@@ -94,6 +100,19 @@ impl Hearing {
             }
         }
         true
+    }
+
+    /// Notes which key spoke.
+    pub(super) fn spoke(&mut self, key: PublicKey, now: Mono) {
+        self.keys.retain(|_, at| now.since(*at) <= KEY_KEPT);
+        if self.keys.len() < KEYS_MAX || self.keys.contains_key(&key) {
+            self.keys.insert(key, now);
+        }
+    }
+
+    /// The keys that spoke lately.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (PublicKey, Mono)> {
+        self.keys.iter().map(|(key, at)| (*key, *at))
     }
 
     pub(super) fn registered(&mut self, boot: BootId, now: Mono) {

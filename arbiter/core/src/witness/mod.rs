@@ -23,7 +23,7 @@ pub(crate) mod reports;
 pub mod summary;
 #[cfg(test)]
 mod tests;
-mod trust;
+pub(crate) mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -120,7 +120,7 @@ impl Witness {
 
     /// A beacon that came to this replica itself, from this address.
     pub fn beacon(&mut self, now: Mono, beacon: &Proven, from: Option<IpAddr>) -> Taken {
-        let beacon = beacon.beacon();
+        let (beacon, key) = (beacon.beacon(), beacon.key());
         let Some(name) = self.names.get(&beacon.node) else { return Taken::Unknown };
         let Some(book) = self.books.get_mut(name) else { return Taken::Unknown };
         if book.left.contains(&beacon.boot) {
@@ -128,6 +128,9 @@ impl Witness {
         }
         let mark = Mark { boot: beacon.boot, seq: beacon.seq, at: now };
         if book.is_fresh(&mark) && book.hearing.first_hand(mark, from, beacon.health) {
+            if let Some(key) = key {
+                book.hearing.spoke(key, now);
+            }
             Taken::Proof
         } else {
             Taken::Old
@@ -303,4 +306,5 @@ fn is_awaited(node: &Node) -> bool {
         || node.silent_before_enforce
         || node.in_storm
         || node.would_condemn_said.is_some()
+        || node.member.as_ref().is_some_and(|m| m.old_key.is_some())
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use coroner_shared::beacon::{ProbeOutcome, SelfDoubt};
 use coroner_shared::health::HealthSummary;
 use coroner_shared::id::{BootId, NodeName, NodeUid, ReplicaId};
+use coroner_shared::keys::PublicKey;
 use coroner_shared::time::{Mono, Span};
 
 use super::attention::{Attention, Tick};
@@ -243,6 +244,14 @@ impl<'a> Pooled<'a> {
     /// What the newest beacons say of a node's health: the worst that any replica lists.
     pub fn health(&self, node: &NodeName) -> HealthSummary {
         self.summaries(node).fold(HealthSummary::GOOD, |all, (n, _)| all.with(n.health))
+    }
+
+    /// How long ago this key last spoke for the node.
+    pub fn key_spoke(&self, node: &NodeName, key: &PublicKey) -> Option<Span> {
+        let spoke = |(n, l): (&NodeSummary, &Letter)| {
+            n.keys.iter().find(|(k, _)| k == key).map(|(_, ago)| self.older(*ago, l))
+        };
+        self.summaries(node).filter_map(spoke).min()
     }
 
     /// Whether any replica sees two machines use this identity.

@@ -7,6 +7,7 @@
 use coroner_shared::beacon::{ProbeOutcome, SelfDoubt};
 use coroner_shared::health::HealthSummary;
 use coroner_shared::id::{BootId, NodeName, NodeUid, ReplicaId};
+use coroner_shared::keys::PublicKey;
 use coroner_shared::time::Span;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,8 @@ pub struct NodeSummary {
     pub health: HealthSummary,
     /// Two machines use this identity.
     pub duplicate: bool,
+    /// The keys that signed its beacons lately.
+    pub keys: Vec<(PublicKey, Span)>,
 }
 
 /// A proof of life.

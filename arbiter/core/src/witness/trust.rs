@@ -20,19 +20,21 @@ const HEARD_WITHIN: Span = Span::from_secs(3);
 /// The same for one that is suspect itself: its accusations may be its last.
 const HEARD_WITHIN_SUSPECT: Span = Span::from_ms(1500);
 /// A path counts if it answered within so long before the failure date.
-const PATH_WORKED_WITHIN: Span = Span::from_mins(10);
+pub(crate) const PATH_WORKED_WITHIN: Span = Span::from_mins(10);
 /// So many of its subjects must be heard by others before an observer is thought deaf.
 const OUTVOTED_BY: usize = 2;
 
 impl Pooled<'_> {
     /// Whether `observer` may accuse anybody: Alive, heard, registered, without doubts, not outvoted.
-    pub fn trusted(&self, observer: &NodeName, suspect: bool) -> Result<(), Standing> {
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn trusted(&self, observer: &NodeName) -> Result<(), Standing> {
         let Some(node) = self.state.nodes.get(observer) else { return Err(Standing::NotAlive) };
         if !matches!(node.phase, Phase::Alive) {
             return Err(Standing::NotAlive);
         }
-        let within = if suspect { HEARD_WITHIN_SUSPECT } else { HEARD_WITHIN };
-        if !self.heard_within(observer, within) {
+        if !self.heard_within(observer, HEARD_WITHIN) {
             return Err(Standing::Unheard);
         }
         if let Some((boot, doubts)) = self.reporter(observer) {
@@ -49,7 +51,8 @@ impl Pooled<'_> {
         Ok(())
     }
 
-    /// Whether `observer`'s silence about `subject`, whose failure date is `failure_age` ago, counts.
+    /// Whether the silence of an observer that may accuse counts against `subject`, whose failure date is `failure_age`
+    /// ago. `suspect`: the observer is suspect itself.
     pub fn standing(
         &self,
         observer: &NodeName,
@@ -57,8 +60,8 @@ impl Pooled<'_> {
         failure_age: Span,
         suspect: bool,
     ) -> Standing {
-        if let Err(why) = self.trusted(observer, suspect) {
-            return why;
+        if suspect && !self.heard_within(observer, HEARD_WITHIN_SUSPECT) {
+            return Standing::Unheard;
         }
         let edge = self.edge(observer, subject);
         if !edge.heard_once {

@@ -1,0 +1,734 @@
+//! A small deterministic cluster around the real graph, witnesses, pool and judge: agents, replicas, BMCs and kubelets
+//! that do what they do in steps of 50 ms, and links that can be cut. The log is not modelled: what the judge proposes
+//! is kept, and applied only where a test says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coroner_shared::beacon::{
+    Answer, AskProbe, Beacon, Hearing, Path, ProbeAnswer, ProbeOutcome, Report, ReportBatch, SelfDoubt,
+    SignedBeacon, Status, WorkedPath,
+};
+use coroner_shared::health::HealthSummary;
+use coroner_shared::id::{BootId, ClusterId, NodeName, NodeUid, ReplicaId};
+use coroner_shared::keys::{PublicKey, SecretKey};
+use coroner_shared::machine_id::{MachineId, Transform};
+use coroner_shared::time::{Mono, Span};
+
+use super::super::*;
+use crate::apply::apply;
+use crate::command::{Entry, NodeFacts, Outcome};
+use crate::policy::{AfterRelease, Binding, Brakes, LifeTimings, Mode, Pin, Policy, ReleaseStrategy, Rules};
+use crate::state::{Enforced, Member, Node, Replica};
+use crate::view::BmcRead;
+use crate::witness::{CheckedAnswer, CheckedBatch, Proven, Witness};
+
+pub(super) const STEP: u64 = 50;
+const T: u64 = 250;
+const S: u64 = 1250;
+/// Two probes 100 ms apart, each with 100 ms to answer.
+const PROBED: u64 = 200;
+const CLUSTER: ClusterId = ClusterId::from_bytes([7; 16]);
+
+/// A BMC as it behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bmc {
+    On,
+    Off,
+    Gone,
+    Odd,
+}
+
+/// A host as it behaves.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) name: NodeName,
+    pub(super) uid: NodeUid,
+    pub(super) boot: BootId,
+    /// Its agent runs.
+    pub(super) agent: bool,
+    /// Its kubelet renews its Lease.
+    pub(super) kubelet: bool,
+    /// Its kernel answers pings and refuses ports.
+    pub(super) kernel: bool,
+    /// The replica on it, if any, runs.
+    pub(super) replica: bool,
+    pub(super) bmc: Bmc,
+    pub(super) bmc_since: u64,
+    pub(super) steady: bool,
+    pub(super) health: HealthSummary,
+    pub(super) doubts: Vec<SelfDoubt>,
+    /// It never reports anybody.
+    pub(super) mute: bool,
+    /// It hears nobody.
+    pub(super) deaf: bool,
+    renewed: u64,
+    beats: u64,
+    next_beat: u64,
+    number: u64,
+    heard: BTreeMap<usize, Heard>,
+}
+
+#[derive(Clone, Debug)]
+struct Heard {
+    boot: BootId,
+    seq: u64,
+    at: u64,
+    beacon: SignedBeacon,
+    silent: bool,
+}
+
+/// A replica.
+pub(super) struct Rep {
+    pub(super) id: ReplicaId,
+    pub(super) host: usize,
+    pub(super) witness: Witness,
+    handed: u64,
+    reads: BTreeMap<NodeName, Vec<(u64, Bmc)>>,
+    /// What observers have not yet been able to tell it.
+    owed: BTreeMap<usize, (u64, Vec<Report>)>,
+}
+
+type Cut = Box<dyn Fn(&Host, &Host) -> bool>;
+
+pub(super) struct World {
+    pub(super) now: u64,
+    pub(super) started: u64,
+    pub(super) state: State,
+    pub(super) hosts: Vec<Host>,
+    pub(super) reps: Vec<Rep>,
+    pub(super) leader: usize,
+    pub(super) judge: Judge,
+    pub(super) pool: Pool,
+    pub(super) api: bool,
+    pub(super) group_age: Span,
+    /// Whether proposals are applied to the state.
+    pub(super) applies: bool,
+    pub(super) commands: Vec<(u64, Command)>,
+    pub(super) last: JudgeOutput,
+    pub(super) asked: usize,
+    watched: u64,
+    term: u64,
+    index: u64,
+    leaderless: Option<u64>,
+    answers: Vec<(u64, usize, ProbeAnswer)>,
+    cut: Cut,
+}
+
+pub(super) fn at(ms: u64) -> Mono {
+    Mono::from_ms(ms)
+}
+
+pub(super) fn name(i: usize) -> NodeName {
+    format!("n{i:02}").parse().unwrap()
+}
+
+impl World {
+    /// `n` hosts in these domains; replicas on the first three, or on the first where there are fewer.
+    pub(super) fn new(n: usize, domain: impl Fn(usize) -> String) -> Self {
+        let start = 1_000_000;
+        let mut state = State { now: at(start), ..State::default() };
+        state.policies.insert("all".into(), policy());
+        let hosts: Vec<Host> = (0..n).map(|i| host(i, start)).collect();
+        for (i, host) in hosts.iter().enumerate() {
+            state.nodes.insert(host.name.clone(), node(i, host, domain(i), &state));
+            state.bindings.insert(host.name.clone(), binding(i));
+        }
+        let count = if n < 3 { 1 } else { 3 };
+        for i in 0..count {
+            let id = ReplicaId::new(i as u64 + 1).unwrap();
+            let replica =
+                Replica { host: name(i), address: address(i), key: PublicKey::from_bytes([9; 32]), level: 1 };
+            state.replicas.insert(id, replica);
+        }
+        crate::observers::reseat(&mut state);
+        let reps = (0..count)
+            .map(|i| {
+                let id = ReplicaId::new(i as u64 + 1).unwrap();
+                let mut witness = Witness::new(id, at(start));
+                witness.sync(at(start), &state);
+                Rep { id, host: i, witness, handed: start, reads: BTreeMap::new(), owed: BTreeMap::new() }
+            })
+            .collect();
+        Self {
+            now: start,
+            started: start,
+            state,
+            hosts,
+            reps,
+            leader: 0,
+            judge: Judge::new(at(start)),
+            pool: Pool::new(ReplicaId::new(1).unwrap()),
+            api: true,
+            group_age: Span::from_mins(60),
+            applies: false,
+            commands: Vec::new(),
+            last: JudgeOutput::default(),
+            asked: 0,
+            watched: start,
+            term: 1,
+            index: 0,
+            leaderless: None,
+            answers: Vec::new(),
+            cut: Box::new(|_, _| false),
+        }
+    }
+
+    pub(super) fn racks(n: usize, racks: usize) -> Self {
+        Self::new(n, |i| format!("rack/{}", i % racks))
+    }
+
+    pub(super) fn cut(&mut self, cut: impl Fn(&Host, &Host) -> bool + 'static) {
+        self.cut = Box::new(cut);
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.cut = Box::new(|_, _| false);
+    }
+
+    /// Power lost: nothing of it runs.
+    pub(super) fn power_off(&mut self, i: usize) {
+        self.stop(i);
+        self.set_bmc(i, Bmc::Off);
+    }
+
+    /// Nothing of it answers, its BMC still says On.
+    pub(super) fn hang(&mut self, i: usize) {
+        self.stop(i);
+    }
+
+    /// Power lost, and its BMC's with it.
+    pub(super) fn pull_cord(&mut self, i: usize) {
+        self.stop(i);
+        self.set_bmc(i, Bmc::Gone);
+    }
+
+    pub(super) fn set_bmc(&mut self, i: usize, bmc: Bmc) {
+        self.hosts[i].bmc = bmc;
+        self.hosts[i].bmc_since = self.now;
+    }
+
+    fn stop(&mut self, i: usize) {
+        let host = &mut self.hosts[i];
+        (host.agent, host.kubelet, host.kernel, host.replica) = (false, false, false, false);
+    }
+
+    /// A host comes back with a new boot, or goes on with its old one.
+    pub(super) fn start(&mut self, i: usize, boot: Option<BootId>) {
+        let now = self.now;
+        let host = &mut self.hosts[i];
+        (host.agent, host.kubelet, host.kernel, host.replica) = (true, true, true, true);
+        host.boot = boot.unwrap_or(host.boot);
+        host.next_beat = now;
+        host.heard.clear();
+        self.set_bmc(i, Bmc::On);
+    }
+
+    pub(super) fn run(&mut self, ms: u64) {
+        self.run_until(ms, |_| false);
+    }
+
+    /// Runs until `done` or for `ms`; answers whether it was done.
+    pub(super) fn run_until(&mut self, ms: u64, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now + ms;
+        while self.now < end {
+            self.step();
+            if done(self) {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn verdict_on(&self, i: usize) -> Option<&Verdict> {
+        self.last.judged.get(&name(i)).map(|(_, verdict)| verdict)
+    }
+
+    pub(super) fn view_of(&self, i: usize) -> Option<&View> {
+        self.last.judged.get(&name(i)).map(|(view, _)| view)
+    }
+
+    fn linked(&self, a: usize, b: usize) -> bool {
+        a == b || !(self.cut)(&self.hosts[a], &self.hosts[b])
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        for i in 0..self.hosts.len() {
+            self.beat(i);
+        }
+        for i in 0..self.hosts.len() {
+            self.observe(i);
+        }
+        self.deliver();
+        self.answer_probes();
+        for rep in self.reps.iter_mut().filter(|r| self.hosts[r.host].replica) {
+            rep.witness.tick(at(self.now));
+        }
+        self.elect();
+        if self.leaderless.is_none() {
+            self.lead();
+        }
+    }
+
+    fn beat(&mut self, i: usize) {
+        let now = self.now;
+        if self.hosts[i].kubelet && now >= self.hosts[i].renewed + 10_000 {
+            self.hosts[i].renewed = now;
+        }
+        if !self.hosts[i].agent || now < self.hosts[i].next_beat {
+            return;
+        }
+        self.hosts[i].next_beat = now + T;
+        self.hosts[i].beats += 1;
+        let signed = self.signed(i);
+        for o in self.state.observers.of(&name(i)).to_vec() {
+            let o = index_of(&o);
+            if self.hosts[o].agent && !self.hosts[o].deaf && self.linked(i, o) {
+                let was = self.hosts[o].heard.get(&i).is_some_and(|h| h.silent);
+                let heard = Heard {
+                    boot: self.hosts[i].boot,
+                    seq: now,
+                    at: now,
+                    beacon: signed.clone(),
+                    silent: false,
+                };
+                self.hosts[o].heard.insert(i, heard);
+                if was {
+                    let hearing = Hearing::Heard { beacon: signed.clone(), ago: Span::ZERO };
+                    self.says(o, i, hearing);
+                }
+            }
+        }
+        if self.hosts[i].beats % 4 == 0 {
+            self.status(i, &signed);
+        }
+    }
+
+    fn signed(&self, i: usize) -> SignedBeacon {
+        let host = &self.hosts[i];
+        let beacon = Beacon {
+            node: host.uid.clone(),
+            machine: machine(i),
+            boot: host.boot,
+            seq: self.now,
+            health: host.health,
+        };
+        sign(&beacon)
+    }
+
+    fn status(&mut self, i: usize, signed: &SignedBeacon) {
+        let now = self.now;
+        let hears = self.hosts[i].heard.iter().filter(|(_, h)| now - h.at <= S);
+        let hears: Vec<NodeUid> = hears.map(|(s, _)| self.hosts[*s].uid.clone()).collect();
+        let subjects = self.state.observers.subjects_of(&name(i)).to_vec();
+        let worked = subjects.iter().map(|s| WorkedPath {
+            subject: self.hosts[index_of(s)].uid.clone(),
+            path: Path::Kubelet,
+            ago: Span::from_secs(30),
+        });
+        let status = Status {
+            beacon: signed.clone(),
+            slice: self.state.membership,
+            hears,
+            doubts: self.hosts[i].doubts.clone(),
+            worked: worked.collect(),
+        };
+        let proven = Proven::trusted(signed.claims().unwrap());
+        for r in 0..self.reps.len() {
+            if self.replica_hears(r, i) {
+                self.reps[r].witness.beacon(at(now), &proven, Some(address(i)));
+                self.reps[r].witness.status(at(now), &self.hosts[i].uid, &status, &proven);
+            }
+        }
+    }
+
+    fn replica_hears(&self, r: usize, i: usize) -> bool {
+        let host = self.reps[r].host;
+        self.hosts[host].replica && self.linked(i, host)
+    }
+
+    /// Notices silence as an agent does: S without a beacon, then two probes.
+    fn observe(&mut self, o: usize) {
+        if !self.hosts[o].agent || self.hosts[o].mute {
+            return;
+        }
+        let now = self.now;
+        for s in self.state.observers.subjects_of(&name(o)).to_vec() {
+            let s = index_of(&s);
+            let Some(heard) = self.hosts[o].heard.get(&s).filter(|h| !h.silent) else { continue };
+            if now - heard.at > S + PROBED {
+                let hearing = Hearing::Silent {
+                    silent: Span::from_ms(now - heard.at),
+                    last: Some((heard.boot, heard.seq)),
+                    probes: self.probe(o, s, 100),
+                };
+                self.hosts[o].heard.get_mut(&s).unwrap().silent = true;
+                self.says(o, s, hearing);
+            }
+        }
+    }
+
+    /// What a probe sent `ago` milliseconds ago found.
+    fn probe(&self, from: usize, to: usize, ago: u64) -> Vec<ProbeOutcome> {
+        let there = self.linked(from, to) && self.linked(to, from);
+        let (kubelet, ping) = match (there, self.hosts[to].kubelet, self.hosts[to].kernel) {
+            (true, true, _) => (Answer::Accepted, Answer::Answered),
+            (true, false, true) => (Answer::Reset, Answer::Answered),
+            (true, false, false) | (false, _, _) => (Answer::Nothing, Answer::Nothing),
+        };
+        let outcome = |path, answer| ProbeOutcome {
+            path,
+            answer,
+            asked_ago: Span::from_ms(ago),
+            worked_ago: Some(Span::from_secs(30)),
+        };
+        vec![outcome(Path::Kubelet, kubelet), outcome(Path::Ping, ping)]
+    }
+
+    fn says(&mut self, o: usize, s: usize, hearing: Hearing) {
+        self.hosts[o].number += 1;
+        let number = self.hosts[o].number;
+        let report = Report { subject: self.hosts[s].uid.clone(), hearing };
+        for rep in &mut self.reps {
+            let owed = rep.owed.entry(o).or_default();
+            owed.0 = number;
+            owed.1.retain(|r| r.subject != report.subject);
+            owed.1.push(report.clone());
+        }
+    }
+
+    /// Reports reach every replica that can be reached, the others later.
+    fn deliver(&mut self) {
+        for r in 0..self.reps.len() {
+            for (o, (number, reports)) in std::mem::take(&mut self.reps[r].owed) {
+                if !self.hosts[o].agent {
+                    continue;
+                }
+                if !self.replica_hears(r, o) {
+                    self.reps[r].owed.insert(o, (number, reports));
+                    continue;
+                }
+                let batch = ReportBatch {
+                    boot: self.hosts[o].boot,
+                    number,
+                    snapshot: false,
+                    doubts: self.hosts[o].doubts.clone(),
+                    reports,
+                };
+                let checked = CheckedBatch::trusted(&batch);
+                self.reps[r].witness.reports(at(self.now), &self.hosts[o].uid, &checked);
+            }
+        }
+    }
+
+    fn answer_probes(&mut self) {
+        let now = self.now;
+        let due: Vec<_> = {
+            let (due, later) =
+                std::mem::take(&mut self.answers).into_iter().partition(|(at, _, _)| *at <= now);
+            self.answers = later;
+            due
+        };
+        for (_, prober, answer) in due {
+            for r in 0..self.reps.len() {
+                if self.hosts[prober].agent && self.replica_hears(r, prober) {
+                    let checked = CheckedAnswer::trusted(&answer);
+                    self.reps[r].witness.probe_answer(at(now), &self.hosts[prober].uid, &checked);
+                }
+            }
+        }
+    }
+
+    /// 1.5 s after the leader's host stopped, the next replica that runs and reaches a majority leads.
+    fn elect(&mut self) {
+        let led = self.reaches_majority(self.leader);
+        match (led, self.leaderless) {
+            (true, _) => self.leaderless = None,
+            (false, None) => self.leaderless = Some(self.now),
+            (false, Some(since)) if self.now >= since + 1500 => {
+                if let Some(next) = (0..self.reps.len()).find(|r| self.reaches_majority(*r)) {
+                    self.leader = next;
+                    self.term += 1;
+                    self.judge = Judge::new(at(self.now));
+                    self.pool = Pool::new(self.reps[next].id);
+                    self.watched = self.started;
+                    self.leaderless = None;
+                }
+            }
+            (false, Some(_)) => {}
+        }
+    }
+
+    fn reaches_majority(&self, r: usize) -> bool {
+        let host = self.reps[r].host;
+        let there = self.reps.iter().filter(|other| {
+            self.hosts[other.host].replica && self.linked(host, other.host) && self.linked(other.host, host)
+        });
+        self.hosts[host].replica && there.count() * 2 > self.reps.len()
+    }
+
+    fn read_bmcs(&mut self, wanted: &[(NodeName, Mono)]) {
+        let now = self.now;
+        for rep in &mut self.reps {
+            if !self.hosts[rep.host].replica {
+                continue;
+            }
+            for (node, _) in wanted {
+                let reads = rep.reads.entry(node.clone()).or_default();
+                if reads.last().is_none_or(|(at, _)| now >= at + 500) {
+                    reads.push((now, self.hosts[index_of(node)].bmc));
+                }
+            }
+        }
+    }
+
+    fn bmc_book(&self, wanted: &[(NodeName, Mono)]) -> BmcBook {
+        let mut book = BmcBook::new();
+        for (node, failed) in wanted {
+            for rep in self.reps.iter().filter(|r| self.hosts[r.host].replica) {
+                let reads = rep.reads.get(node).map(Vec::as_slice).unwrap_or_default();
+                let view =
+                    bmc_view(rep.id, reads, failed.as_ms(), self.now, self.hosts[index_of(node)].steady);
+                book.entry(node.clone()).or_default().push(view);
+            }
+        }
+        book
+    }
+
+    fn lead(&mut self) {
+        let now = at(self.now);
+        for r in 0..self.reps.len() {
+            let to = self.reps[self.leader].host;
+            let from = self.reps[r].host;
+            if !self.hosts[from].replica || !self.linked(from, to) {
+                continue;
+            }
+            let summary = self.reps[r].witness.summary(now, &self.state);
+            if r == self.leader || summary.has_suspects() || self.now >= self.reps[r].handed + 250 {
+                self.reps[r].handed = self.now;
+                self.pool.absorb(now, summary);
+            }
+        }
+        self.pool.tick(now);
+        let wanted: Vec<(NodeName, Mono)> =
+            self.last.read_bmc.iter().map(|w| (w.node.clone(), w.failure_date)).collect();
+        self.read_bmcs(&wanted);
+        let bmc = self.bmc_book(&wanted);
+        let siblings = self
+            .hosts
+            .iter()
+            .map(|h| (h.name.clone(), self.hosts.iter().any(|o| o.name != h.name && o.bmc != Bmc::Gone)));
+        let siblings = siblings.collect();
+        let leases = self.leases();
+        let sight = Sight {
+            state: &self.state,
+            pool: &self.pool,
+            bmc: &bmc,
+            siblings: &siblings,
+            leases: &leases,
+            me: self.reps[self.leader].id,
+            term: self.term,
+            quorum: self.reaches_majority(self.leader),
+            group_age: self.group_age + Span::from_ms(self.now - self.started),
+        };
+        let output = self.judge.step(now, &sight);
+        for ask in &output.ask_probes {
+            self.ask(&ask.prober, &ask.ask);
+        }
+        self.commands.extend(output.commands.iter().map(|c| (self.now, c.clone())));
+        if self.applies {
+            for command in output.commands.clone() {
+                self.commit(command);
+            }
+        }
+        self.last = output;
+    }
+
+    fn leases(&self) -> LeaseBook {
+        let seen = |h: &Host| LeaseSeen {
+            changed: (h.renewed > self.watched).then_some(at(h.renewed)),
+            interval: Span::from_secs(10),
+        };
+        LeaseBook {
+            readable: self.api,
+            watched_since: Some(at(self.watched)),
+            leases: self.hosts.iter().map(|h| (h.name.clone(), seen(h))).collect(),
+        }
+    }
+
+    fn ask(&mut self, prober: &NodeName, ask: &AskProbe) {
+        self.asked += 1;
+        let (from, to) = (index_of(prober), self.index_of_uid(&ask.subject));
+        let to_agent = self.linked(self.reps[self.leader].host, from);
+        if !self.hosts[from].agent || !to_agent {
+            return;
+        }
+        let mut outcomes = self.probe(from, to, 300);
+        let held = self.hosts[from].heard.get(&to);
+        outcomes.push(ProbeOutcome {
+            path: Path::Agent,
+            answer: Answer::Nothing,
+            asked_ago: Span::from_ms(300),
+            worked_ago: held.map(|h| Span::from_ms(self.now + 300 - h.at)),
+        });
+        let beacon = held.map(|h| h.beacon.clone());
+        let answer = ProbeAnswer { number: ask.number, subject: ask.subject.clone(), outcomes, beacon };
+        self.answers.push((self.now + 300, from, answer));
+    }
+
+    fn index_of_uid(&self, uid: &NodeUid) -> usize {
+        self.hosts.iter().position(|h| h.uid == *uid).unwrap()
+    }
+
+    /// Applies a command as an entry of the log.
+    pub(super) fn commit(&mut self, command: Command) -> Outcome {
+        self.index += 1;
+        let span = at(self.now).since(self.state.now);
+        let leader = self.reps[self.leader].id;
+        let entry = Entry { span, leader, term: self.term, key: format!("k{}", self.index), command };
+        let outcome = apply(&mut self.state, self.index, &entry);
+        for rep in &mut self.reps {
+            rep.witness.sync(at(self.now), &self.state);
+        }
+        outcome
+    }
+
+    /// Names of the hosts that a replica runs on.
+    pub(super) fn replica_hosts(&self) -> BTreeSet<usize> {
+        self.reps.iter().map(|r| r.host).collect()
+    }
+}
+
+// === helpers ===
+
+pub(super) fn index_of(name: &NodeName) -> usize {
+    name.as_str()[1..].parse().unwrap()
+}
+
+fn bmc_view(replica: ReplicaId, reads: &[(u64, Bmc)], failed: u64, now: u64, steady: bool) -> BmcView {
+    let since: Vec<&(u64, Bmc)> = reads.iter().filter(|(at, _)| *at > failed).collect();
+    let Some((newest, what)) = since.last() else {
+        return BmcView { replica, read: BmcRead::NotRead, steady, age: Span::MAX };
+    };
+    let run: Vec<u64> = since.iter().rev().take_while(|(_, b)| b == what).map(|(at, _)| *at).collect();
+    let first = run.last().copied().unwrap_or(*newest);
+    let read = match what {
+        Bmc::On => BmcRead::On,
+        Bmc::Off => {
+            BmcRead::Off { reads: u32::try_from(run.len()).unwrap(), over: Span::from_ms(newest - first) }
+        }
+        Bmc::Gone => BmcRead::Silent { since: Span::from_ms(now - first) },
+        Bmc::Odd => BmcRead::Unclear { what: "odd".into(), since: Span::from_ms(now - first) },
+    };
+    BmcView { replica, read, steady, age: Span::from_ms(now - newest) }
+}
+
+fn sign(beacon: &Beacon) -> SignedBeacon {
+    // The signature is not looked at here; one key for all keeps it cheap.
+    thread_local! {
+        static KEY: SecretKey = SecretKey::from_seed(&[1; 32]);
+    }
+    let template = KEY.with(|key| SignedBeacon::sign(beacon, key, CLUSTER).unwrap());
+    SignedBeacon { signature: [0; 64], ..template }
+}
+
+pub(super) fn machine(i: usize) -> MachineId {
+    let mut bytes = [7; 16];
+    bytes[15] = u8::try_from(i).unwrap();
+    MachineId::from_bytes(bytes).unwrap()
+}
+
+fn address(i: usize) -> std::net::IpAddr {
+    [10, 0, 0, u8::try_from(i + 1).unwrap()].into()
+}
+
+pub(super) fn boot(i: usize, nth: u8) -> BootId {
+    BootId::from_bytes([u8::try_from(i + 1).unwrap(), nth, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+}
+
+fn host(i: usize, start: u64) -> Host {
+    let spread = u64::try_from(i).unwrap();
+    Host {
+        name: name(i),
+        uid: NodeUid::new(format!("uid-{i}")).unwrap(),
+        boot: boot(i, 0),
+        agent: true,
+        kubelet: true,
+        kernel: true,
+        replica: true,
+        bmc: Bmc::On,
+        bmc_since: start,
+        steady: true,
+        health: HealthSummary::GOOD,
+        doubts: Vec::new(),
+        mute: false,
+        deaf: false,
+        renewed: start + spread * 700 % 10_000 - 10_000,
+        beats: spread,
+        next_beat: start + spread * 50 % T,
+        number: 0,
+        heard: BTreeMap::new(),
+    }
+}
+
+fn node(i: usize, host: &Host, domain: String, state: &State) -> Node {
+    let mut node = Node::new(&host.name, state.now);
+    node.facts = Some(NodeFacts {
+        node: host.name.clone(),
+        uid: host.uid.clone(),
+        system_uuid: machine(i).to_string(),
+        boot: Some(host.boot),
+        ready: true,
+        labels: BTreeMap::new(),
+        control_plane: false,
+        etcd_voter: false,
+        tainted_by_us: false,
+    });
+    node.member = Some(Member {
+        uid: host.uid.clone(),
+        machine: Ok(machine(i)),
+        key: PublicKey::from_bytes([3; 32]),
+        old_key: None,
+        boot: host.boot,
+        left_boots: std::collections::VecDeque::new(),
+        address: address(i),
+        since: state.now,
+    });
+    node.enforced = Enforced::Since(at(0));
+    node.domain = domain;
+    node
+}
+
+fn binding(i: usize) -> Binding {
+    Binding {
+        hash: format!("binding-{i}"),
+        network: "bmc".into(),
+        quirks: Vec::new(),
+        pin: Some(Pin {
+            machine: machine(i),
+            transform: Transform::Rfc,
+            system_transform: Transform::Rfc,
+            member: "/redfish/v1/Systems/1".into(),
+            serial: None,
+            manager: None,
+            tls_key: None,
+        }),
+        disabled: None,
+    }
+}
+
+fn policy() -> Policy {
+    Policy {
+        name: "all".into(),
+        hash: "h".into(),
+        node_selector: BTreeMap::new(),
+        mode: Mode::Enforce,
+        rules: Rules::BALANCED,
+        brakes: Brakes::DEFAULT,
+        timings: LifeTimings::DEFAULT,
+        release: ReleaseStrategy::Taint,
+        after_release: AfterRelease::StayOff,
+        power_poll: Span::from_secs(30),
+        paused: false,
+    }
+}
