@@ -82,6 +82,7 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     tasks.spawn(named("own record and ticks", keep_time(proposer.clone(), identity, args.clone())));
     let writer = Writer::new(&client);
     let publisher = Publisher::new(client, &args.namespace);
+    tasks.spawn(named("pruning", prune(proposer.clone(), publisher.clone())));
     let tools = Tools { proposer, bmcs, hearing, writer, publisher, telemetry };
     tasks.spawn(named("executor", executor::run(tools)));
     wait(tasks, ended).await
@@ -318,6 +319,26 @@ async fn facts(proposer: Proposer, watched: Watched) {
         };
         if !changed {
             return;
+        }
+    }
+}
+
+/// While this replica leads: Incidents that the log has forgotten (after 30 days, or beyond 1,000) are deleted.
+async fn prune(proposer: Proposer, publisher: Publisher) {
+    let mut every = tokio::time::interval(Duration::from_secs(600));
+    loop {
+        every.tick().await;
+        let published = proposer.published();
+        // A young state may not hold yet what a restored or new group will: nothing is deleted in its first minutes.
+        if published.role != Role::Leader || published.state.now.as_ms() < 600_000 {
+            continue;
+        }
+        let state = published.state;
+        let kept = |name: &str| state.incidents.keys().any(|id| id.as_str() == name);
+        match publisher.prune(kept).await {
+            Ok(0) => {}
+            Ok(gone) => tracing::info!(gone, "old Incidents deleted"),
+            Err(error) => tracing::debug!(error = %transport::chain(&error), "old Incidents are not deleted; trying again in 10 minutes"),
         }
     }
 }
