@@ -61,6 +61,18 @@ pub(crate) enum UplinkError {
         /// Ours.
         ours: ClusterId,
     },
+    /// It knows less than this host has already.
+    #[error(
+        "{address} has slice {theirs}, this host has {ours}; the replica is behind, or was restored from a backup"
+    )]
+    Older {
+        /// Which replica.
+        address: IpAddr,
+        /// Its version.
+        theirs: u64,
+        /// Ours.
+        ours: u64,
+    },
     /// The token cannot be read.
     #[error("read the ServiceAccount token {path} (a projected volume, audience `coroner`)")]
     Token {

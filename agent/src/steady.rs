@@ -6,8 +6,10 @@ use nix::libc;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use tracing::{info, warn};
 
-/// The kubelet's own value for `system-node-critical` is -997.
+/// Below everything but what the kernel never kills.
 const OOM_SCORE: &str = "-999";
+/// What the kubelet gives to `system-node-critical` and to pods whose requests equal their limits: good enough.
+const OOM_SCORE_OF_CRITICAL: i32 = -997;
 const OOM_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Does what is permitted and tells what is not.
@@ -22,12 +24,15 @@ pub(crate) fn settle() {
     }
     if let Err(error) = std::fs::write(OOM_FILE, OOM_SCORE) {
         let found = std::fs::read_to_string(OOM_FILE).unwrap_or_default();
-        warn!(
-            %error,
-            oom_score = found.trim(),
-            "the OOM score could not be set to {OOM_SCORE}; give the container SYS_RESOURCE, \
-             or the priority class system-node-critical (-997)"
-        );
+        let score = found.trim().parse::<i32>().unwrap_or(0);
+        if score > OOM_SCORE_OF_CRITICAL {
+            warn!(
+                %error,
+                oom_score = score,
+                "the kernel may kill this agent when memory runs out. Give its pod the priority class \
+                 system-node-critical, or requests equal to limits, or the container the capability SYS_RESOURCE"
+            );
+        }
     }
 }
 

@@ -175,10 +175,16 @@ impl Uplink {
         let mut failures = 0;
         let mut start = 0;
         let mut ever = false;
+        let mut older = false;
         loop {
             let all = addresses(trusted, self.slice.borrow().as_ref());
             if failures >= all.len() || all.is_empty() {
-                return if ever { Followed::Lost } else { Followed::Unanswered };
+                // Where all that answer know less than we do, the leader's word at a registration counts.
+                return match (older, ever) {
+                    (true, _) => Followed::Refused,
+                    (false, true) => Followed::Lost,
+                    (false, false) => Followed::Unanswered,
+                };
             }
             let address = all[start % all.len()];
             match self.follow_one(trusted, address).await {
@@ -192,8 +198,11 @@ impl Uplink {
                     );
                     return Followed::Refused;
                 }
-                Err((_, true)) => (failures, ever) = (1, true),
-                Err((_, false)) => failures += 1,
+                Err((error, answered)) => {
+                    older |= matches!(error, UplinkError::Older { .. });
+                    ever |= answered;
+                    failures = if answered { 1 } else { failures + 1 };
+                }
             }
             start += 1;
         }
@@ -217,10 +226,14 @@ impl Uplink {
                 Ok(()) = self.trust.changed() => return Ok(Moved::TrustChanged),
             };
             let newer = read_slice(address, trusted, got).map_err(|error| (error, answered))?;
-            answered = true;
             if let Some(newer) = newer {
+                let (theirs, ours) = (newer.version, slice.version);
+                if theirs < ours {
+                    return Err((UplinkError::Older { address, theirs, ours }, answered));
+                }
                 self.take(newer);
             }
+            answered = true;
         }
     }
 
@@ -277,7 +290,7 @@ fn worse(known: Option<UplinkError>, new: UplinkError) -> UplinkError {
     let weight = |error: &UplinkError| match error {
         UplinkError::Refused { refusal, .. } if refusal.reason == "NotLeader" => 1,
         UplinkError::Refused { .. } | UplinkError::Form { .. } | UplinkError::OtherCluster { .. } => 2,
-        UplinkError::Https(_) | UplinkError::Token { .. } => 0,
+        UplinkError::Https(_) | UplinkError::Older { .. } | UplinkError::Token { .. } => 0,
     };
     match known {
         Some(known) if weight(&known) > weight(&new) => known,

@@ -5,6 +5,8 @@
 #![allow(unreachable_pub, missing_docs, reason = "seen by the tests beside it alone")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+pub mod desk;
+
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
