@@ -355,3 +355,6 @@ fn repeated(state: &State, limits: &Limits, node: &NodeName) -> Result<(), Brake
         Some(_) | None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

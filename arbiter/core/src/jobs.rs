@@ -311,3 +311,6 @@ impl fmt::Display for JobKey {
         if self.life.is_empty() { Ok(()) } else { write!(f, "/{}", self.life) }
     }
 }
+
+#[cfg(test)]
+mod tests;
