@@ -2,6 +2,8 @@
 
 mod edges;
 mod facts;
+mod golden;
+mod random;
 mod refusals;
 pub(crate) mod views;
 pub(crate) mod world;
