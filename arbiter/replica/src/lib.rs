@@ -17,13 +17,19 @@
 //! election time-outs from a random source of its own, which a caller tames with [`ReplicaConfig::election_ticks`]
 //! one tick wide.
 //!
-//! Modules: [`store`] (what a disk must do), [`memory`] (one that forgets), `mirror` (the log as raft-rs reads it),
-//! [`replica`] (the turning).
+//! Modules: [`said`] (what goes in and comes out), [`store`] (what a disk must do), [`memory`] (one that does as it is
+//! told, for the simulator), `mirror` (the log as raft-rs reads it), `first` (the state as a snapshot of raft's),
+//! `heard` (which members answer), [`replica`] (the turning).
 
+mod first;
+mod heard;
 pub mod memory;
 mod mirror;
 pub mod replica;
+pub mod said;
 pub mod store;
 
-pub use replica::{Applied, Bootstrap, Fatal, NotLeader, Replica, ReplicaConfig, Role, StepError, Turn};
+pub use memory::{MemoryStore, PowerCut};
+pub use replica::Replica;
+pub use said::{Applied, Bootstrap, Fatal, NotLeader, ReplicaConfig, Role, StepError, Turn};
 pub use store::{Batch, Loaded, LogStore, StoreError};

@@ -82,7 +82,13 @@ impl Storage for Mirror {
         Ok(RaftState::new(self.log.hard_state.clone(), self.conf_state().clone()))
     }
 
-    fn entries(&self, low: u64, high: u64, max_size: impl Into<Option<u64>>, _: GetEntriesContext) -> raft::Result<Vec<Entry>> {
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
         if low <= self.log.base.index {
             return Err(Error::Store(StorageError::Compacted));
         }

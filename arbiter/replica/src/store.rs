@@ -1,7 +1,12 @@
 //! What a disk must do for a replica. One contract suite runs on every implementation.
 
+use protobuf::Message as _;
 use raft::prelude::{Entry, HardState, Snapshot};
 use thiserror::Error;
+
+/// Largest value that a store keeps in one piece, as it is encoded: an entry with what raft adds to it. sled moves
+/// values above a quarter segment (128 KiB) into files of their own, which our sync does not reach.
+pub const VALUE_BYTES_MAX: usize = 100 * 1024;
 
 /// What is written in one step. Either all of it is on the disk afterwards, or none.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +31,7 @@ pub struct Base {
 }
 
 /// What a disk holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Loaded {
     /// Term, vote and commit index.
     pub hard_state: HardState,
@@ -53,7 +58,9 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// What was read cannot be.
-    #[error("the log at {path} is damaged: {what}; this replica stops, and another disk or `coroner arbiter replace` is the way on")]
+    #[error(
+        "the log at {path} is damaged: {what}; this replica stops, and another disk or `coroner arbiter replace` is the way on"
+    )]
     Damaged {
         /// Where.
         path: String,
@@ -72,7 +79,7 @@ pub enum StoreError {
 
 /// A place for the log that survives a loss of power.
 pub trait LogStore: Send {
-    /// Everything written so far; `None` on a disk that was never written.
+    /// Everything written so far; `None` on a disk that was never written. What is returned passes [`Loaded::check`].
     ///
     /// # Errors
     /// Unreadable or damaged.
@@ -81,6 +88,103 @@ pub trait LogStore: Send {
     /// Writes a batch and returns once it is on the disk: after a loss of power in the next moment it is still there.
     ///
     /// # Errors
-    /// The disk failed; nothing is known about what it holds now.
+    /// [`StoreError::TooLarge`]: nothing was written. Else the disk failed; nothing is known about what it holds now.
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), StoreError>;
+}
+
+// === impl LogStore ===
+
+impl LogStore for Box<dyn LogStore> {
+    fn load(&mut self) -> Result<Option<Loaded>, StoreError> {
+        (**self).load()
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), StoreError> {
+        (**self).write(batch)
+    }
+}
+
+// === impl Batch ===
+
+impl Batch<'_> {
+    /// Whether each entry fits in one piece.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`].
+    pub fn check_sizes(&self) -> Result<(), StoreError> {
+        for entry in self.entries {
+            let bytes = usize::try_from(entry.compute_size()).unwrap_or(usize::MAX);
+            if bytes > VALUE_BYTES_MAX {
+                return Err(StoreError::TooLarge { bytes, max: VALUE_BYTES_MAX });
+            }
+        }
+        Ok(())
+    }
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// What a disk holds once the batch is on it: what each store must do, in one place.
+    pub fn take(&mut self, batch: &Batch<'_>) {
+        let Batch { hard_state, entries, received, made } = batch;
+        if let Some(snapshot) = received {
+            let meta = snapshot.get_metadata();
+            self.base = Base { index: meta.index, term: meta.term };
+            self.entries.clear();
+            self.snapshot = Snapshot::clone(snapshot);
+        }
+        if let Some(first) = entries.first() {
+            self.entries.retain(|e| e.index < first.index);
+            self.entries.extend_from_slice(entries);
+        }
+        if let Some((snapshot, base)) = made {
+            self.entries.retain(|e| e.index > base.index);
+            self.base = *base;
+            self.snapshot = Snapshot::clone(snapshot);
+        }
+        if let Some(hard_state) = hard_state {
+            self.hard_state = HardState::clone(hard_state);
+        }
+    }
+
+    /// Whether raft can start from this; from anything else it would panic.
+    ///
+    /// # Errors
+    /// What does not fit, for [`StoreError::Damaged`].
+    pub fn check(&self) -> Result<(), String> {
+        let Self { hard_state, snapshot, base, entries } = self;
+        let at = snapshot.get_metadata();
+        let mut before = *base;
+        for entry in entries {
+            if entry.index != before.index + 1 {
+                return Err(format!("entry {} is missing, {} follows", before.index + 1, entry.index));
+            }
+            if entry.term < before.term {
+                return Err(format!(
+                    "entry {} is of term {}, older than the one before",
+                    entry.index, entry.term
+                ));
+            }
+            before = Base { index: entry.index, term: entry.term };
+        }
+        if at.index < base.index || at.index > before.index {
+            let last = before.index;
+            return Err(format!(
+                "the snapshot of entry {} does not lie within {} to {last}",
+                at.index, base.index
+            ));
+        }
+        if hard_state.commit < at.index || hard_state.commit > before.index {
+            let (commit, last) = (hard_state.commit, before.index);
+            return Err(format!(
+                "{commit} entries are committed, which is not within {} to {last}",
+                at.index
+            ));
+        }
+        if hard_state.term < before.term {
+            return Err(format!("the term is {}, that of the last entry {}", hard_state.term, before.term));
+        }
+        Ok(())
+    }
 }
