@@ -247,7 +247,7 @@ fn names(line: &str, door: &str) -> bool {
     let word = door.ends_with(char::is_alphanumeric);
     line.match_indices(door).any(|(at, _)| {
         let (before, after) = (line[..at].chars().next_back(), line[at + door.len()..].chars().next());
-        !joins(before) && !(word && joins(after))
+        !(joins(before) || word && joins(after))
     })
 }
 
