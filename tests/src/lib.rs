@@ -3,3 +3,5 @@
 //! Sees every crate, seen by none. Nothing here ships.
 
 pub mod lab;
+pub mod oracles;
+pub mod scenarios;

@@ -23,6 +23,7 @@ pub mod net;
 pub mod node;
 pub mod plan;
 pub mod protocol;
+pub mod site;
 pub mod sushy;
 pub mod teardown;
 pub mod truth;

@@ -1,0 +1,120 @@
+//! Questions that scenarios ask a site about its machines, nodes and pods.
+
+use anyhow::{Context, Result, bail};
+use coroner_shared::api::NodeSummary;
+use serde_json::Value;
+
+use super::Site;
+use crate::oracles::watched::{Kind, PodSeen};
+
+/// A writer, where it runs now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// `namespace/name`.
+    pub name: String,
+    /// Of this pod.
+    pub uid: String,
+    /// What is known of it.
+    pub pod: PodSeen,
+}
+
+// === impl Site ===
+
+impl Site {
+    /// The writers that are there now, wherever they are.
+    #[must_use]
+    pub fn placed(&self) -> Vec<Placed> {
+        let prefix = format!("{}/{}-", self.writers.namespace, self.writers.name);
+        let pods = self.watch.present(Kind::Pod).into_iter().filter(|seen| seen.name.starts_with(&prefix));
+        pods.filter_map(|seen| {
+            let pod = seen.pod()?;
+            Some(Placed { name: seen.name, uid: seen.uid, pod })
+        })
+        .collect()
+    }
+
+    /// The writers that run on that node.
+    #[must_use]
+    pub fn placed_on(&self, node: &str) -> Vec<Placed> {
+        let mut on: Vec<Placed> = self.placed();
+        on.retain(|placed| placed.pod.node == node && placed.pod.phase == "Running" && !placed.pod.deleting);
+        on
+    }
+
+    /// Whether a replica runs on that machine.
+    #[must_use]
+    pub fn hosts_replica(&self, machine: &str) -> bool {
+        self.config().replicas.iter().any(|replica| replica == machine)
+    }
+
+    /// A machine for a scenario to harm: Alive, at home in the cluster, with a writer on it, none of `except`.
+    /// Machines without a replica come first; a replica's host is only taken if `replicas`.
+    ///
+    /// # Errors
+    /// When there is none, with what is wrong with each.
+    pub async fn victim(&self, except: &[&str], replicas: bool) -> Result<String> {
+        let nodes = self.people.nodes().await?;
+        let mut why_not = Vec::new();
+        let mut names: Vec<&str> = self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
+        names.sort_by_key(|name| self.hosts_replica(name));
+        for name in names {
+            match self.unfit(name, &nodes, except, replicas) {
+                None => return Ok(name.to_owned()),
+                Some(why) => why_not.push(format!("{name} {why}")),
+            }
+        }
+        bail!("no machine is fit to be harmed: {}", why_not.join("; "))
+    }
+
+    fn unfit(&self, name: &str, nodes: &[NodeSummary], except: &[&str], replicas: bool) -> Option<String> {
+        if except.contains(&name) {
+            return Some("is taken".to_owned());
+        }
+        if !replicas && self.hosts_replica(name) {
+            return Some("hosts a replica".to_owned());
+        }
+        let Some(node) = nodes.iter().find(|node| node.node.as_str() == name) else {
+            return Some("is unknown to Coroner".to_owned());
+        };
+        if node.phase != "Alive" {
+            return Some(format!("is {}", node.phase));
+        }
+        if self.placed_on(name).is_empty() {
+            return Some("runs no writer".to_owned());
+        }
+        let known = self.watch.present(Kind::Node).into_iter().find(|seen| seen.name == name);
+        match known.and_then(|seen| seen.node()) {
+            Some(node) if node.ready == "True" && !node.unschedulable => None,
+            Some(node) => Some(format!("is not at home: {node:?}")),
+            None => Some("is no Node".to_owned()),
+        }
+    }
+
+    /// The boot id of a machine that is on.
+    ///
+    /// # Errors
+    /// When it is off.
+    pub async fn boot_id(&self, machine: &str) -> Result<String> {
+        let state = self.power.state(machine).await?;
+        state.boot_id.with_context(|| format!("{machine} is off"))
+    }
+
+    /// The Node object.
+    ///
+    /// # Errors
+    /// When the API server does not give it.
+    pub async fn node_object(&self, name: &str) -> Result<Value> {
+        self.kubectl.json(&["get", "node", name]).await
+    }
+
+    /// The Incident about that boot of that node, as the watch saw it last.
+    #[must_use]
+    pub fn incident_of(&self, node: &str, boot_id: &str) -> Option<(String, Value)> {
+        let incidents = self.watch.present(Kind::Incident).into_iter();
+        let mut about = incidents.filter(|seen| {
+            let spec = &seen.object["spec"];
+            spec["nodeName"] == node && spec["bootID"] == boot_id
+        });
+        about.next_back().map(|seen| (seen.name, seen.object))
+    }
+}

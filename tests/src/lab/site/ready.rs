@@ -1,0 +1,120 @@
+//! Until a site is ready: agents registered, bindings fit to fence with, BMCs steady, writers writing.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Result, bail};
+use coroner_shared::api::NodeSummary;
+
+use super::{Site, tell::Look};
+
+/// How long a BMC must be read without a gap before its word is taken quickly; a rule of the product, for the
+/// countdown only.
+const STEADY_SECONDS: u64 = 120;
+
+// === impl Site ===
+
+impl Site {
+    /// Waits until agents have registered, bindings are enrolled and the writers write: from here on a silent machine
+    /// is judged.
+    ///
+    /// # Errors
+    /// When that does not come about within some minutes.
+    pub async fn wait_running(&self) -> Result<()> {
+        let machines = self.plan().machines.len();
+        self.tell
+            .until("a leader, and every agent registered", Duration::from_secs(180), || async {
+                let status = self.people.status().await?;
+                let nodes = self.people.nodes().await?;
+                let registered = nodes.iter().filter(|node| node.phase != "Unregistered").count();
+                Ok(match status.leader {
+                    Some(_) if registered == machines => Look::There(()),
+                    Some(_) => Look::Missing(format!("{registered} of {machines} agents")),
+                    None => Look::Missing("no leader".to_owned()),
+                })
+            })
+            .await?;
+        self.tell.note(&format!("{machines} agents have registered"));
+        self.tell
+            .until("every BMC enrolled: its UUID is the node's", Duration::from_secs(120), || async {
+                let nodes = self.people.nodes().await?;
+                let unready: Vec<String> = nodes.iter().filter_map(unready).collect();
+                Ok(if unready.is_empty() && nodes.len() == machines {
+                    Look::There(())
+                } else {
+                    Look::Missing(unready.join("; "))
+                })
+            })
+            .await?;
+        self.tell.note("every binding is FenceReady");
+        self.wait_writing().await
+    }
+
+    /// Waits until every writer runs.
+    ///
+    /// # Errors
+    /// When one does not within two minutes.
+    pub async fn wait_writing(&self) -> Result<()> {
+        let wanted = usize::from(self.writers.replicas);
+        self.tell
+            .until("every writer running", Duration::from_secs(120), || async {
+                let placed = self.placed();
+                let running = placed.iter().filter(|p| p.pod.phase == "Running" && !p.pod.deleting).count();
+                Ok(if running == wanted {
+                    Look::There(())
+                } else {
+                    Look::Missing(format!("{running} of {wanted}"))
+                })
+            })
+            .await
+    }
+
+    /// Waits until every replica has read every BMC long enough, and counts down. Machines of `except` do not matter.
+    ///
+    /// # Errors
+    /// When that takes much longer than it should.
+    pub async fn wait_steady(&self, except: &[&str]) -> Result<()> {
+        let begin = crate::lab::writer::boottime_ns();
+        let patience = Duration::from_secs(STEADY_SECONDS + 120);
+        self.tell
+            .until("every BMC read for 120 s without a gap, by every replica", patience, || async {
+                let missing = self.unsteady(except).await?;
+                if missing.is_empty() {
+                    return Ok(Look::There(()));
+                }
+                let gone = crate::lab::writer::boottime_ns().saturating_sub(begin) / 1_000_000_000;
+                let left = STEADY_SECONDS.saturating_sub(gone);
+                let parts: Vec<String> =
+                    missing.iter().map(|(host, count)| format!("{host}: {count} to go")).collect();
+                Ok(Look::Missing(format!("about {left} s left; {}", parts.join(", "))))
+            })
+            .await
+    }
+
+    /// How many BMCs are not steady yet, for each replica that misses one.
+    async fn unsteady(&self, except: &[&str]) -> Result<BTreeMap<String, usize>> {
+        let mut missing = BTreeMap::new();
+        for replica in self.people.replicas() {
+            let nodes = self.people.nodes_of(replica).await?;
+            if nodes.is_empty() {
+                bail!("{} knows no node yet", replica.host);
+            }
+            let count = nodes
+                .iter()
+                .filter(|node| !except.contains(&node.node.as_str()))
+                .filter(|node| node.bmc.as_ref().is_none_or(|bmc| bmc.steady_for.is_none()))
+                .count();
+            if count > 0 {
+                missing.insert(replica.host.to_string(), count);
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// Why a node could not be fenced now.
+fn unready(node: &NodeSummary) -> Option<String> {
+    match &node.bmc {
+        None => Some(format!("{} has no BMC", node.node)),
+        Some(bmc) => bmc.fence_ready.as_ref().err().map(|why| format!("{}: {why}", node.node)),
+    }
+}

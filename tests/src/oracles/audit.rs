@@ -1,0 +1,162 @@
+//! The instants at which the out-of-service taint came onto a Node, from the API server's audit log: who wrote it, of
+//! which boot it spoke, and what the Node was like afterwards.
+//!
+//! Only requests that were carried out count, and of them only the one with which the taint appeared: later ones show
+//! it as well.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{clock::Clock, watched::OUT_OF_SERVICE};
+
+/// A taint that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tainted {
+    /// The Node.
+    pub node: String,
+    /// Of whose boot: the one that the request tested, else the one that the Node named.
+    pub boot_id: String,
+    /// Whether the request held only for that boot.
+    pub bound: bool,
+    /// Who wrote it.
+    pub user: String,
+    /// When the API server had the request, `CLOCK_BOOTTIME` in ns: nothing of that life may run from here.
+    pub received: u64,
+    /// When it had answered.
+    pub done: u64,
+}
+
+/// Reads the log. A last line without its newline is a write under way and is left out.
+///
+/// # Errors
+/// When it cannot be read, or a line that speaks of the taint is not as the API server writes them.
+pub fn read(path: &Path, clock: &Clock) -> Result<Vec<Tainted>> {
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    let mut reader = BufReader::new(file);
+    let mut log = Reader::default();
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let length = reader.read_line(&mut line).with_context(|| format!("read {}", path.display()))?;
+        if length == 0 || !line.ends_with('\n') {
+            return Ok(log.tainted);
+        }
+        log.line(&line, clock)?;
+    }
+}
+
+/// What is known while the log is read.
+#[derive(Default)]
+struct Reader {
+    /// Whether each Node carries the taint by now.
+    carries: BTreeMap<String, bool>,
+    tainted: Vec<Tainted>,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    fn line(&mut self, line: &str, clock: &Clock) -> Result<()> {
+        // Most of the log is about other things; understanding it all takes seconds.
+        if !line.contains("\"resource\":\"nodes\"") || !line.contains("\"responseObject\"") {
+            return Ok(());
+        }
+        let entry: Value = serde_json::from_str(line).context("understand a line of the audit log")?;
+        let (object, answer) = (&entry["objectRef"], &entry["responseObject"]);
+        let carried_out = entry["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
+        let (Some(node), true) = (object["name"].as_str(), carried_out && answer["kind"] == "Node") else {
+            return Ok(());
+        };
+        let carries = answer["spec"]["taints"]
+            .as_array()
+            .is_some_and(|all| all.iter().any(|t| t["key"] == OUT_OF_SERVICE));
+        let before = self.carries.insert(node.to_owned(), carries).unwrap_or(false);
+        if !carries || before {
+            return Ok(());
+        }
+        let stamp = |key: &str| {
+            let text = entry[key].as_str().with_context(|| format!("{key} of a line of the audit log"))?;
+            clock.of_stamp(text).with_context(|| format!("bring {key} {text} to the clock of the lab"))
+        };
+        let tested = tested_boot(&entry["requestObject"]);
+        self.tainted.push(Tainted {
+            node: node.to_owned(),
+            bound: tested.is_some(),
+            boot_id: tested
+                .or_else(|| answer["status"]["nodeInfo"]["bootID"].as_str())
+                .unwrap_or_default()
+                .to_owned(),
+            user: entry["user"]["username"].as_str().unwrap_or_default().to_owned(),
+            received: stamp("requestReceivedTimestamp")?,
+            done: stamp("stageTimestamp")?,
+        });
+        Ok(())
+    }
+}
+
+/// The boot id that a JSON patch tests before it changes anything.
+fn tested_boot(request: &Value) -> Option<&str> {
+    let tests = |step: &&Value| step["op"] == "test" && step["path"] == "/status/nodeInfo/bootID";
+    request.as_array()?.iter().find(tests)?["value"].as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::oracles::clock::Sample;
+
+    fn entry(second: u8, code: u16, request: &Value, taints: &Value) -> String {
+        let entry = json!({
+            "verb": "patch",
+            "objectRef": { "resource": "nodes", "name": "n1" },
+            "user": { "username": "system:serviceaccount:coroner:coroner-arbiter" },
+            "responseStatus": { "code": code },
+            "requestObject": request,
+            "responseObject": {
+                "kind": "Node",
+                "spec": { "taints": taints },
+                "status": { "nodeInfo": { "bootID": "said" } },
+            },
+            "requestReceivedTimestamp": format!("1970-01-01T00:00:{second:02}.000000Z"),
+            "stageTimestamp": format!("1970-01-01T00:00:{second:02}.000500Z"),
+        });
+        format!("{entry}\n")
+    }
+
+    #[test]
+    fn the_taint_counts_when_it_appears_and_names_the_boot_that_was_tested() {
+        let clock = Clock::new(vec![Sample { t: 0, wall: 0 }]);
+        let ours = json!([{ "key": OUT_OF_SERVICE, "effect": "NoExecute" }]);
+        let other = json!([{ "key": "x", "effect": "NoExecute" }]);
+        let tested = json!([{ "op": "test", "path": "/status/nodeInfo/bootID", "value": "tested" }]);
+        let plain = json!({});
+        let log: String = [
+            entry(1, 200, &plain, &other),
+            entry(2, 409, &tested, &ours),
+            entry(3, 200, &tested, &ours),
+            entry(4, 200, &plain, &ours),
+            entry(5, 200, &plain, &other),
+            entry(6, 200, &plain, &ours),
+        ]
+        .concat();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        std::fs::write(&path, format!("{log}{{\"resource\":\"nodes\", torn")).unwrap();
+        let found = read(&path, &clock).unwrap();
+        let short: Vec<_> =
+            found.iter().map(|f| (f.received / 1_000_000_000, f.boot_id.as_str(), f.bound)).collect();
+        assert_eq!(short, [(3, "tested", true), (6, "said", false)]);
+        assert_eq!(found[0].done, 3_000_500_000);
+        assert!(found[0].user.ends_with("coroner-arbiter"));
+    }
+}
