@@ -27,7 +27,6 @@ pub mod site;
 pub mod sushy;
 pub mod teardown;
 pub mod truth;
-pub mod writer;
 
 mod build;
 mod cli;
@@ -47,3 +46,6 @@ pub use self::{
     plan::{LabConfig, MachinePlan, Names, Plan},
     protocol::{MachineState, Power},
 };
+
+/// The workload of the lab's pods: a crate of its own, so that its image is built without everything else here.
+pub use coroner_lab_writer as writer;

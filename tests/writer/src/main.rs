@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use coroner_tests::lab::writer::{Writer, boottime_ns};
+use coroner_lab_writer::{Writer, boottime_ns};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
