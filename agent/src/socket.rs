@@ -144,6 +144,17 @@ mod tests {
     }
 
     #[test]
+    fn ipv6_is_the_same() {
+        // A kernel without IPv6 has nothing to show.
+        let Ok(mut ours) = Socket::bind("[::1]:0".parse().unwrap()) else { return };
+        let other = UdpSocket::bind("[::1]:0").unwrap();
+        other.send_to(b"hello", ours.udp.local_addr().unwrap()).unwrap();
+        let Received::Datagram { length, from } = ours.receive().unwrap() else { panic!() };
+        assert_eq!((length, from), (5, other.local_addr().unwrap()));
+        assert!(ours.send(b"back", from));
+    }
+
+    #[test]
     fn what_is_too_long_is_useless() {
         let (mut ours, other) = pair();
         other.send(&[0; DATAGRAM_BYTES_MAX + 1]).unwrap();

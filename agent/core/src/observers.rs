@@ -16,7 +16,7 @@ use coroner_shared::wire::SUBJECTS_MAX;
 
 use crate::chance::Chance;
 
-/// An observer that acked within this time hears this host (three acks may be lost).
+/// An observer that says it heard a beacon this young hears this host (three acks may be lost).
 const HEARS_WITHIN: Span = Span::from_ms(3500);
 
 /// All observers of the slice, and the clock of what goes out.
@@ -31,7 +31,8 @@ pub(crate) struct Observers {
 #[derive(Debug)]
 struct Observer {
     address: IpAddr,
-    acked: Option<Mono>,
+    /// Time of the newest beacon that it says it heard. Not the time of its ack: an old ack sent again proves nothing.
+    heard: Option<Mono>,
     rtt: Option<Span>,
 }
 
@@ -59,17 +60,20 @@ impl Observers {
         }
         let mut before = std::mem::take(&mut self.all);
         for peer in peers.iter().take(SUBJECTS_MAX) {
-            let (acked, rtt) = before.remove(&peer.node).map_or((None, None), |o| (o.acked, o.rtt));
-            self.all.insert(peer.node.clone(), Observer { address: peer.address, acked, rtt });
+            let (heard, rtt) = before.remove(&peer.node).map_or((None, None), |o| (o.heard, o.rtt));
+            self.all.insert(peer.node.clone(), Observer { address: peer.address, heard, rtt });
         }
     }
 
     /// An observer says that it hears this host. `seq` of our beacons is our own clock, so the way there and back is
     /// now, less the beacon's time, less the time that the observer held it.
     pub(crate) fn acked(&mut self, now: Mono, from: &NodeUid, ack: Ack) {
-        if let Some(observer) = self.all.get_mut(from) {
-            observer.acked = Some(now);
-            observer.rtt = Some(now.since(Mono::from_ms(ack.seq)).saturating_sub(ack.held));
+        let Some(observer) = self.all.get_mut(from) else { return };
+        let sent = Mono::from_ms(ack.seq);
+        // Nobody can have heard what was not yet sent.
+        if sent <= now && observer.heard.is_none_or(|heard| sent > heard) {
+            observer.heard = Some(sent);
+            observer.rtt = Some(now.since(sent).saturating_sub(ack.held));
         }
     }
 
@@ -78,9 +82,9 @@ impl Observers {
         if now < self.next_beacon {
             return Due::Nothing;
         }
-        // From the planned time, so that late ticks do not slow the beat; but never two at once to catch up.
-        let from = self.next_beacon.max(now.back(timings.beacon));
-        self.next_beacon = (from + chance.jitter(timings.beacon)).max(now + Span::from_ms(1));
+        // From the planned time, so that late ticks do not slow the beat; what was missed is not made up for.
+        let planned = self.next_beacon + chance.jitter(timings.beacon);
+        self.next_beacon = if planned > now { planned } else { now + chance.jitter(timings.beacon) };
         // A status takes the beacon tick nearest to its time.
         let half = Span::from_ms(timings.beacon.as_ms() / 2);
         match self.last_status {
@@ -107,7 +111,7 @@ impl Observers {
 
     /// How many said lately that they hear this host.
     pub(crate) fn hearing(&self, now: Mono) -> usize {
-        let lately = |o: &&Observer| o.acked.is_some_and(|at| now.since(at) <= HEARS_WITHIN);
+        let lately = |o: &&Observer| o.heard.is_some_and(|at| now.since(at) <= HEARS_WITHIN);
         self.all.values().filter(lately).count()
     }
 

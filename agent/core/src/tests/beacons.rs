@@ -188,3 +188,86 @@ fn a_slice_that_would_stall_or_spin_the_agent_is_bent_to_what_works() {
     bench.run(1000);
     assert!(beacons_to(&bench, 2).len() <= 55);
 }
+
+#[test]
+fn an_old_or_impossible_ack_is_no_sign_of_being_heard() {
+    for (seq_ago, hears) in [(0_i64, 1), (3400, 1), (3600, 0), (-5, 0)] {
+        let mut bench = Bench::settled(&[2]);
+        bench.alive.clear();
+        bench.run(5000);
+        let seq = bench.now.as_ms().saturating_add_signed(-seq_ago);
+        let ack = Ack { seq, held: Span::ZERO, arbiter_contact: Span::ZERO };
+        bench.hear_agent(2, Message::Ack(ack));
+        assert_eq!(bench.agent.view(bench.now).observers_hearing, hears, "a beacon of {seq_ago} ms ago");
+    }
+}
+
+#[test]
+fn acks_that_overtake_each_other_do_not_set_time_back() {
+    let mut bench = Bench::settled(&[2]);
+    bench.alive.clear();
+    bench.run(5000);
+    for seq_ago in [0, 3000] {
+        let seq = bench.now.as_ms() - seq_ago;
+        bench.hear_agent(2, Message::Ack(Ack { seq, held: Span::ZERO, arbiter_contact: Span::ZERO }));
+    }
+    bench.run(1000);
+    assert_eq!(bench.agent.view(bench.now).observers_hearing, 1);
+}
+
+#[test]
+fn new_observers_get_time_to_answer_before_a_host_feels_alone() {
+    let mut bench = Bench::new(&[2]);
+    bench.alive.clear();
+    bench.run(3000);
+    assert!(!bench.changes.contains(&Change::Alone));
+    bench.run(2000);
+    assert!(bench.changes.contains(&Change::Alone));
+}
+
+#[test]
+fn after_a_pause_beacons_are_not_made_up_for() {
+    let mut bench = Bench::settled(&[2]);
+    bench.pause(10_000);
+    bench.run(200);
+    assert_eq!(beacons_to(&bench, 2).len(), 1);
+}
+
+#[test]
+fn a_path_that_worked_eleven_minutes_ago_is_not_told() {
+    let mut bench = Bench::new(&[2]);
+    bench.kernels.insert((2, HostPath::Kubelet), Answer::Accepted);
+    bench.run(5000);
+    bench.kernels.clear();
+    for (minutes, told) in [(9, true), (2, false)] {
+        bench.run(minutes * 60_000);
+        let (_, status) = bench.statuses_to(1).pop().unwrap();
+        assert_eq!(status.worked.iter().any(|w| w.path == Path::Kubelet), told);
+        bench.clear();
+    }
+}
+
+#[test]
+fn a_host_that_becomes_another_node_signs_as_that_node_at_once() {
+    let mut bench = Bench::settled(&[2]);
+    bench.run(300);
+    bench.hear_agent(2, Message::Probe { nonce: 1 });
+    bench.input(Input::Slice(Slice { node: uid(9), ..slice(2, &[2]) }));
+    bench.hear_agent(2, Message::Probe { nonce: 2 });
+    let nodes: Vec<NodeUid> = to_agent(&bench, 2, |m| {
+        if let Message::ProbeReply { beacon, .. } = m { Some(beacon.claims().unwrap().node) } else { None }
+    })
+    .into_iter()
+    .map(|(_, node)| node)
+    .collect();
+    assert_eq!(nodes, [uid(1), uid(9)]);
+}
+
+#[test]
+fn a_slice_beyond_the_limit_is_cut_to_it() {
+    let mut bench = Bench::unborn(Some(machine(1)));
+    bench.input(Input::Slice(slice(1, &(2..50).collect::<Vec<u8>>())));
+    bench.run(300);
+    let view = bench.agent.view(bench.now);
+    assert_eq!((view.subjects.len(), view.observers), (16, 16));
+}

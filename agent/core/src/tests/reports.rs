@@ -250,3 +250,38 @@ fn batch_numbers_rise_over_a_restart_of_the_agent() {
     second.run(100);
     assert!(second.batches_to(1)[0].1.number > before.number);
 }
+
+#[test]
+fn a_withdrawal_is_over_when_all_have_it_or_a_minute_has_passed() {
+    let mut bench = silent_with(&[1, 2, 3]);
+    bench.alive.insert(2);
+    bench.run(2000);
+    let mut with_fourth = slice(2, &[2, 3]);
+    with_fourth.replicas.push(replica(4));
+    bench.input(Input::Slice(with_fourth));
+    bench.run(1000);
+    assert_eq!(bench.told(4, 2), "", "it was told to all that there were");
+
+    let mut bench = silent_with(&[1, 2]);
+    bench.alive.insert(2);
+    bench.run(50_000);
+    bench.clear();
+    bench.run(5000);
+    assert_eq!(bench.told(3, 2), "HHHHH", "once a second to one that is down");
+    bench.run(40_000);
+    bench.clear();
+    bench.run(5000);
+    assert_eq!(bench.told(3, 2), "", "the snapshots since say the same");
+}
+
+#[test]
+fn a_subject_that_left_silent_and_comes_back_alive_has_no_past() {
+    let mut bench = silent_with(&[1, 2, 3]);
+    bench.input(Input::Slice(slice(2, &[3])));
+    bench.run(500);
+    bench.clear();
+    bench.alive.insert(2);
+    bench.input(Input::Slice(slice(3, &[2, 3])));
+    bench.run(40_000);
+    assert_eq!(bench.told(1, 2), "");
+}

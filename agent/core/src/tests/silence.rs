@@ -310,3 +310,16 @@ fn a_subject_that_moves_begins_with_no_known_path() {
     bench.run(1001);
     assert_eq!(bench.probes.iter().map(|p| p.1).collect::<Vec<_>>(), [99, 99]);
 }
+
+#[test]
+fn a_flood_of_beacons_of_a_left_boot_is_answered_by_one_question_a_second() {
+    let mut bench = Bench::settled(&[2]);
+    bench.alive.clear();
+    bench.beacon_from(2, 66, 9_000_000);
+    for more in 1..1000 {
+        bench.now = bench.now + Span::from_ms(2);
+        bench.beacon_from(2, 2, bench.now.as_ms() + more);
+    }
+    let questions = bench.sent.iter().filter(|(_, _, m)| matches!(m, Message::Probe { .. })).count();
+    assert_eq!(questions, 2);
+}
