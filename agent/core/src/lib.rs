@@ -138,7 +138,7 @@ impl Agent {
             observers: Observers::default(),
             outbox: Outbox::new(now),
             asks: Asks::default(),
-            trust: Trust::default(),
+            trust: Trust::new(now),
             counts: Counts::default(),
             idle_due: now,
             newest: None,

@@ -35,8 +35,10 @@ const DOUBTS: [SelfDoubt; 5] = [
 ];
 
 /// What the agent noticed about itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Trust {
+    /// Since when a replica could have answered.
+    born: Mono,
     late: Option<Mono>,
     drops: Option<(u64, Option<Mono>)>,
     asleep: Option<(Span, Option<Mono>)>,
@@ -49,6 +51,18 @@ pub(crate) struct Trust {
 // === impl Trust ===
 
 impl Trust {
+    pub(crate) const fn new(now: Mono) -> Self {
+        Self {
+            born: now,
+            late: None,
+            drops: None,
+            asleep: None,
+            pressure: false,
+            contact: None,
+            told: Vec::new(),
+        }
+    }
+
     /// Looks at a tick that was due at `due`. `true` if the round is void: nobody may become silent in it.
     pub(crate) fn tick(&mut self, now: Mono, due: Mono, tick: Tick) -> bool {
         let late = now.since(due) > LATE_OVER;
@@ -110,7 +124,7 @@ impl Trust {
             SelfDoubt::ReceiveDrops => lately(self.drops.and_then(|(_, when)| when)),
             SelfDoubt::Pressure => self.pressure,
             SelfDoubt::Suspended => lately(self.asleep.and_then(|(_, when)| when)),
-            SelfDoubt::NoArbiter => self.contact_ago(now) > CONTACT_WITHIN,
+            SelfDoubt::NoArbiter => now.since(self.contact.unwrap_or(self.born)) > CONTACT_WITHIN,
         }
     }
 }
@@ -125,8 +139,7 @@ mod tests {
     /// One tick, 100 ms after a calm one: `late` after it was due, with these circumstances.
     #[track_caller]
     fn check(late: u64, awake_behind: u64, drops: u64, drained: bool, void: bool, expected: &[SelfDoubt]) {
-        let mut trust = Trust::default();
-        trust.contact(Mono::from_ms(START));
+        let mut trust = Trust::new(Mono::from_ms(START));
         let calm = Tick { awake: Mono::from_ms(START - 5000), drained: true, drops: 7 };
         assert!(!trust.tick(Mono::from_ms(START), Mono::from_ms(START), calm));
         assert_eq!(trust.doubts(Mono::from_ms(START)), [], "a calm tick gives no doubt");
@@ -152,7 +165,7 @@ mod tests {
 
     #[test]
     fn drops_from_before_the_first_tick_are_no_reason() {
-        let mut trust = Trust::default();
+        let mut trust = Trust::new(Mono::from_ms(0));
         trust.contact(Mono::from_ms(0));
         trust.tick(
             Mono::from_ms(0),
@@ -164,8 +177,10 @@ mod tests {
 
     #[test]
     fn without_a_replica_for_three_seconds_nobody_may_accuse() {
-        let mut trust = Trust::default();
-        assert_eq!(trust.doubts(Mono::from_ms(0)), [NoArbiter], "no contact yet is no contact");
+        let mut trust = Trust::new(Mono::from_ms(0));
+        assert_eq!(trust.doubts(Mono::from_ms(3000)), [], "there was no time to answer yet");
+        assert_eq!(trust.doubts(Mono::from_ms(3001)), [NoArbiter], "none ever did");
+        assert_eq!(trust.contact_ago(Mono::from_ms(3001)), Span::MAX);
         trust.contact(Mono::from_ms(1000));
         assert_eq!(trust.doubts(Mono::from_ms(4000)), []);
         assert_eq!(trust.doubts(Mono::from_ms(4001)), [NoArbiter]);
@@ -173,7 +188,7 @@ mod tests {
 
     #[test]
     fn pressure_lasts_as_long_as_the_kernel_says() {
-        let mut trust = Trust::default();
+        let mut trust = Trust::new(Mono::from_ms(0));
         trust.contact(Mono::from_ms(0));
         for (cpu, memory, expected) in
             [(0, 19, &[][..]), (0, 20, &[UnderPressure]), (20, 0, &[UnderPressure]), (0, 0, &[])]
@@ -185,10 +200,10 @@ mod tests {
 
     #[test]
     fn a_change_of_doubt_is_told_once() {
-        let mut trust = Trust::default();
-        assert_eq!(trust.changes(Mono::from_ms(0)), [Change::Doubts(NoArbiter)]);
-        assert_eq!(trust.changes(Mono::from_ms(1)), []);
-        trust.contact(Mono::from_ms(2));
-        assert_eq!(trust.changes(Mono::from_ms(2)), [Change::Trusts(NoArbiter)]);
+        let mut trust = Trust::new(Mono::from_ms(0));
+        assert_eq!(trust.changes(Mono::from_ms(4000)), [Change::Doubts(NoArbiter)]);
+        assert_eq!(trust.changes(Mono::from_ms(4001)), []);
+        trust.contact(Mono::from_ms(4002));
+        assert_eq!(trust.changes(Mono::from_ms(4002)), [Change::Trusts(NoArbiter)]);
     }
 }
