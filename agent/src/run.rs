@@ -199,6 +199,7 @@ fn spawn_talkers(parts: &mut Parts, shared: Shared, trust_dir: std::path::PathBu
         slice_wanted: shared.wanted,
         mailbox: parts.mailbox.clone(),
         keeper: shared.keeper,
+        first_choice: u32::try_from(shared.seed >> 32).unwrap_or(0),
         chance: shared.seed,
     };
     parts.tasks.spawn(named("uplink", uplink.run()));

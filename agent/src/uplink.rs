@@ -42,6 +42,8 @@ pub(crate) struct Uplink {
     pub(crate) slice_wanted: watch::Receiver<u64>,
     pub(crate) mailbox: Mailbox,
     pub(crate) keeper: Keeper,
+    /// Which replica is asked first.
+    pub(crate) first_choice: u32,
     /// For the delays between attempts.
     pub(crate) chance: u64,
 }
@@ -129,7 +131,10 @@ impl Uplink {
         };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let mut worst = None;
-        for address in addresses(trusted, known.as_ref()) {
+        let mut all = addresses(trusted, known.as_ref());
+        let first = self.share(all.len());
+        all.rotate_left(first);
+        for address in all {
             // The token proves which node this is; the signature, where there is one already, proves that it is the
             // same host as before, for the hour in which no token can be reviewed.
             let mut headers = vec![("authorization", format!("Bearer {token}"))];
@@ -173,7 +178,7 @@ impl Uplink {
     /// Polls one replica after the other, until none answers, one refuses, or the trust file changes.
     async fn follow(&mut self, trusted: &Trusted) -> Followed {
         let mut failures = 0;
-        let mut start = 0;
+        let mut next = self.share(addresses(trusted, self.slice.borrow().as_ref()).len());
         let mut ever = false;
         let mut older = false;
         loop {
@@ -186,7 +191,7 @@ impl Uplink {
                     (false, false) => Followed::Unanswered,
                 };
             }
-            let address = all[start % all.len()];
+            let address = all[next % all.len()];
             match self.follow_one(trusted, address).await {
                 Ok(Moved::TrustChanged) => return Followed::Lost,
                 Ok(Moved::NewerElsewhere) => failures = 0,
@@ -204,7 +209,7 @@ impl Uplink {
                     failures = if answered { 1 } else { failures + 1 };
                 }
             }
-            start += 1;
+            next += 1;
         }
     }
 
@@ -245,6 +250,11 @@ impl Uplink {
             self.keeper.keep(slice.clone());
             self.slice.send_replace(Some(slice));
         }
+    }
+
+    /// This host's own first choice among `count` replicas: a fleet must not hang on one of them.
+    fn share(&self, count: usize) -> usize {
+        usize::try_from(self.first_choice).unwrap_or(0) % count.max(1)
     }
 
     /// Between half of `delay` and all of it, so that hosts that failed together do not come back together.
