@@ -9,7 +9,7 @@
 //!        |       ^        |      tests --> all of them, and nothing --> tests
 //!      agent  replica     |
 //!                ^        |
-//!                arbiter--+
+//!                arbiter--+        lab-writer --> none
 //! ```
 //!
 //! What a crate needs is read as cargo resolves it for the whole workspace, so a feature that another crate turns on
@@ -65,7 +65,7 @@ const HARMLESS: [&str; 30] = [
 ];
 
 /// Which of our crates a crate may name, in any kind of dependency.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("coroner-shared", &[]),
     ("coroner-agent-core", &["coroner-shared"]),
     ("coroner-agent", &["coroner-agent-core", "coroner-shared"]),
@@ -77,6 +77,7 @@ const ARROWS: [(&str, &[&str]); 8] = [
         &["coroner-arbiter-core", "coroner-arbiter-replica", "coroner-bmc", "coroner-shared"],
     ),
     ("coroner-cli", &["coroner-shared"]),
+    ("coroner-lab-writer", &[]),
 ];
 /// The one that sees all of them.
 const WATCHER: &str = "coroner-tests";
