@@ -201,9 +201,11 @@ impl Net {
         }
         batch(&hub, &commands)?;
         // Bridged packets stay out of the IP rules, which would redirect them a second time. Absent without br_netfilter.
+        // Only the spine owns the hub's address. Without arp_ignore the racks' bridges answer for it too, with a MAC that
+        // changes whenever a port goes, and then the neighbours of a machine that lost power lose the API server.
         in_netns(
             &hub,
-            "echo 1 > /proc/sys/net/ipv4/ip_forward; for f in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $f ] || echo 0 > $f; done",
+            "echo 1 > /proc/sys/net/ipv4/conf/all/arp_ignore; echo 1 > /proc/sys/net/ipv4/ip_forward; for f in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $f ] || echo 0 > $f; done",
         )?;
         nft(
             &hub,
@@ -224,7 +226,7 @@ impl Net {
         let bmc = self.plan.names.bmc_network();
         run("ip", ["netns", "add", &bmc])?;
         let mut commands = String::from(
-            "link set lo up\nlink add bmc type bridge\nlink set bmc up\nroute add 172.30.0.0/16 dev bmc\n",
+            "link set lo up\nlink add bmc type bridge\nlink set bmc address 02:c0:00:ff:00:01 up\nroute add 172.30.0.0/16 dev bmc\n",
         );
         for machine in &self.plan.machines {
             let _ = writeln!(commands, "addr add {}/32 dev bmc", machine.bmc_address);
