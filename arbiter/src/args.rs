@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "human")]
     pub log_format: LogFormat,
     /// What is logged (tracing's filter).
-    #[arg(long, default_value = "info,kube=warn,hyper=warn")]
+    #[arg(long, default_value = "info,kube=off,kube_client=off,hyper=warn")]
     pub log: String,
 }
 

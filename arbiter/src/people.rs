@@ -348,6 +348,9 @@ fn auth_refused(error: AuthError) -> Refused {
         AuthError::Forbidden { .. } => (StatusCode::FORBIDDEN, "Forbidden"),
         AuthError::Api(_) => (StatusCode::SERVICE_UNAVAILABLE, "ApiUnreadable"),
     };
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        tracing::warn!(error = %crate::transport::chain(&error), "a token cannot be reviewed");
+    }
     refused(status, reason, error.to_string())
 }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
@@ -77,6 +78,8 @@ pub struct ReplicaHandle {
     asks: mpsc::Sender<Ask>,
     published: watch::Receiver<Published>,
     id: ReplicaId,
+    /// When the leader was last heard from, milliseconds of our clock.
+    contact: Arc<AtomicU64>,
 }
 
 /// The other ends, for the transport and for whoever waits for the thread.
@@ -141,8 +144,20 @@ impl ReplicaHandle {
         self.published.borrow().role == Role::Leader
     }
 
+    /// How old what this replica shows may be: since it last heard from the leader; nothing where it leads itself, since
+    /// raft's check of the quorum ends that within an election time-out.
+    pub fn age(&self) -> Span {
+        match self.published.borrow().role {
+            Role::Leader => Span::ZERO,
+            Role::Follower { .. } => clock::now().since(Mono::from_ms(self.contact.load(Ordering::Relaxed))),
+        }
+    }
+
     /// Hands in a message of another replica.
     pub async fn step(&self, peer: ReplicaId, bytes: Vec<u8>) {
+        if self.published.borrow().role == (Role::Follower { leader: Some(peer) }) {
+            self.contact.store(clock::now().as_ms(), Ordering::Relaxed);
+        }
         // The receiver only goes away when the process ends.
         let _ = self.asks.send(Ask::Step { peer, bytes }).await;
     }
@@ -199,7 +214,16 @@ pub fn start(config: ReplicaConfig, path: &Path, bootstrap: &Bootstrap) -> Resul
         let _ = end.send(owner.run(&runtime, asked));
     });
     spawned.map_err(io)?;
-    Ok(Running { handle: ReplicaHandle { asks, published, id }, messages, ended })
+    Ok(Running {
+        handle: ReplicaHandle {
+            asks,
+            published,
+            id,
+            contact: Arc::new(AtomicU64::new(clock::now().as_ms())),
+        },
+        messages,
+        ended,
+    })
 }
 
 // === the thread ===

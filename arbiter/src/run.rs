@@ -338,7 +338,9 @@ async fn prune(proposer: Proposer, publisher: Publisher) {
         match publisher.prune(kept).await {
             Ok(0) => {}
             Ok(gone) => tracing::info!(gone, "old Incidents deleted"),
-            Err(error) => tracing::debug!(error = %transport::chain(&error), "old Incidents are not deleted; trying again in 10 minutes"),
+            Err(error) => {
+                tracing::debug!(error = %transport::chain(&error), "old Incidents are not deleted; trying again in 10 minutes")
+            }
         }
     }
 }

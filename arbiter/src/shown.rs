@@ -96,7 +96,7 @@ impl Shown {
             cluster: self.cluster,
             verdict: status::verdict_line(state),
             answered_by: self.handle.id(),
-            age: now.since(published.at),
+            age: self.handle.age(),
             leader,
             term: published.term,
             applied: published.applied,

@@ -1,5 +1,7 @@
 //! Answers as a tired person wants to read them: what needs attention first, one line each, with the next step.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use coroner_shared::api::{Explanation, INCIDENTS, IncidentSummary, NODES, NodeSummary, STATUS, Status};
@@ -14,29 +16,32 @@ use crate::port::Port;
 /// # Errors
 /// No replica answers.
 pub(crate) async fn status(port: &Port, output: Output) -> anyhow::Result<ExitCode> {
+    let mut page = Page::default();
     let status: Status = port.get(STATUS).await?.taken()?;
     if output == Output::Json {
         return json(&status);
     }
-    println!("{}", status.verdict);
+    page.line(format_args!("{}", status.verdict));
     let leader = status.leader.map_or("nobody".to_owned(), |l| format!("replica {l}"));
-    println!(
+    page.line(format_args!(
         "replica {} says so ({} old); {leader} leads in term {}",
         status.answered_by, status.age, status.term
-    );
+    ));
     if let Some(pause) = &status.paused {
-        println!("PAUSED for {} by {}: {}", pause.age, pause.who, pause.why);
+        page.line(format_args!("PAUSED for {} by {}: {}", pause.age, pause.who, pause.why));
     }
     if status.storm {
-        println!("STORM: many nodes fell silent at once; only machines found off are acted on");
+        page.line(format_args!(
+            "STORM: many nodes fell silent at once; only machines found off are acted on"
+        ));
     }
     for problem in &status.problems {
-        println!("! {problem}");
+        page.line(format_args!("! {problem}"));
     }
     let counts: Vec<String> = status.phases.iter().map(|(phase, n)| format!("{n} {phase}")).collect();
-    println!("nodes: {}", counts.join(", "));
+    page.line(format_args!("nodes: {}", counts.join(", ")));
     for node in &status.attention {
-        print_attention(node);
+        print_attention(&mut page, node);
     }
     let rows = status.replicas.iter().map(|r| {
         vec![
@@ -46,8 +51,8 @@ pub(crate) async fn status(port: &Port, output: Output) -> anyhow::Result<ExitCo
             r.lag.map_or(String::new(), |l| format!("{l} entries behind")),
         ]
     });
-    table(&["REPLICA", "HOST", "ROLE", "LAG"], rows);
-    Ok(ExitCode::SUCCESS)
+    table(&mut page, &["REPLICA", "HOST", "ROLE", "LAG"], rows);
+    page.print()
 }
 
 /// `coroner nodes`.
@@ -55,6 +60,7 @@ pub(crate) async fn status(port: &Port, output: Output) -> anyhow::Result<ExitCo
 /// # Errors
 /// No replica answers.
 pub(crate) async fn nodes(port: &Port, output: Output) -> anyhow::Result<ExitCode> {
+    let mut page = Page::default();
     let nodes: Vec<NodeSummary> = port.get(NODES).await?.taken()?;
     if output == Output::Json {
         return json(&nodes);
@@ -74,8 +80,8 @@ pub(crate) async fn nodes(port: &Port, output: Output) -> anyhow::Result<ExitCod
             n.reason.unwrap_or_else(|| n.findings.join(" ")),
         ]
     });
-    table(&["NODE", "PHASE", "AGE", "DOMAIN", "MODE", "BMC", "REASON"], rows);
-    Ok(ExitCode::SUCCESS)
+    table(&mut page, &["NODE", "PHASE", "AGE", "DOMAIN", "MODE", "BMC", "REASON"], rows);
+    page.print()
 }
 
 /// `coroner explain NODE`.
@@ -83,18 +89,19 @@ pub(crate) async fn nodes(port: &Port, output: Output) -> anyhow::Result<ExitCod
 /// # Errors
 /// No replica answers, or there is no such node.
 pub(crate) async fn explain(port: &Port, output: Output, node: &NodeName) -> anyhow::Result<ExitCode> {
+    let mut page = Page::default();
     let explanation: Explanation = port.get(&format!("{NODES}/{node}/explain")).await?.taken()?;
     if output == Output::Json {
         return json(&explanation);
     }
-    print_attention(&explanation.summary);
+    print_attention(&mut page, &explanation.summary);
     for sentence in &explanation.sentences {
-        println!("- {sentence}");
+        page.line(format_args!("- {sentence}"));
     }
     if let Some(verdict) = &explanation.verdict {
-        println!("The same rule, asked again with this evidence, says: {verdict}");
+        page.line(format_args!("The same rule, asked again with this evidence, says: {verdict}"));
     }
-    Ok(ExitCode::SUCCESS)
+    page.print()
 }
 
 /// `coroner incidents`.
@@ -102,6 +109,7 @@ pub(crate) async fn explain(port: &Port, output: Output, node: &NodeName) -> any
 /// # Errors
 /// No replica answers.
 pub(crate) async fn incidents(port: &Port, output: Output) -> anyhow::Result<ExitCode> {
+    let mut page = Page::default();
     let incidents: Vec<IncidentSummary> = port.get(INCIDENTS).await?.taken()?;
     if output == Output::Json {
         return json(&incidents);
@@ -109,7 +117,7 @@ pub(crate) async fn incidents(port: &Port, output: Output) -> anyhow::Result<Exi
     for incident in &incidents {
         let ended =
             incident.closed.as_ref().map_or(String::new(), |(ago, how)| format!(", closed {ago} ago: {how}"));
-        println!(
+        page.line(format_args!(
             "{} {} {}{}{}, opened {} ago{ended}",
             incident.incident,
             incident.phase,
@@ -117,38 +125,57 @@ pub(crate) async fn incidents(port: &Port, output: Output) -> anyhow::Result<Exi
             if incident.observed { " (observed only)" } else { "" },
             incident.waiting_for.as_ref().map_or(String::new(), |w| format!(", waits for {w}")),
             incident.opened_ago,
-        );
+        ));
         for (ago, what, detail) in &incident.timeline {
-            println!("    {:>8} ago  {what}  {detail}", ago.to_string());
+            page.line(format_args!("    {:>8} ago  {what}  {detail}", ago.to_string()));
         }
     }
     if incidents.is_empty() {
-        println!("no incidents");
+        page.line(format_args!("no incidents"));
     }
-    Ok(ExitCode::SUCCESS)
+    page.print()
 }
 
 // === helpers ===
 
-fn print_attention(node: &NodeSummary) {
+/// What is written at once, so that a reader that goes away (`| head`) ends nothing half-way.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a String does not fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    fn print(&self) -> anyhow::Result<ExitCode> {
+        match std::io::stdout().write_all(self.0.as_bytes()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+            Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+fn print_attention(page: &mut Page, node: &NodeSummary) {
     let reason = node.reason.as_ref().map_or(String::new(), |r| format!(": {r}"));
-    println!("{} {} for {}{reason}", node.node, node.phase, node.age);
-    println!("    next: {}", node.next);
+    page.line(format_args!("{} {} for {}{reason}", node.node, node.phase, node.age));
+    page.line(format_args!("    next: {}", node.next));
     if let Some(advice) = &node.advice {
-        println!("    you can: {advice}");
+        page.line(format_args!("    you can: {advice}"));
     }
     if !node.findings.is_empty() {
-        println!("    findings: {}", node.findings.join(", "));
+        page.line(format_args!("    findings: {}", node.findings.join(", ")));
     }
 }
 
 fn json(value: &impl Serialize) -> anyhow::Result<ExitCode> {
-    println!("{}", serde_json::to_string_pretty(value)?);
-    Ok(ExitCode::SUCCESS)
+    let mut page = Page::default();
+    page.line(format_args!("{}", serde_json::to_string_pretty(value)?));
+    page.print()
 }
 
 /// Columns as wide as their widest cell; the last one as it comes.
-fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
+fn table(page: &mut Page, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     let mut lines = vec![head.iter().map(|h| (*h).to_owned()).collect::<Vec<_>>()];
     lines.extend(rows);
     let widths: Vec<usize> = (0..head.len())
@@ -157,6 +184,6 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     for line in lines {
         let cells: Vec<String> =
             line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        println!("{}", cells.join("  ").trim_end());
+        page.line(format_args!("{}", cells.join("  ").trim_end()));
     }
 }
