@@ -6,6 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -30,7 +31,7 @@ pub struct Bmcs {
     pub ledger: PathBuf,
     /// What the BMCs did to their machines (`emulator::ledger::PowerEvent`).
     pub power: PathBuf,
-    _child: Child,
+    child: Mutex<Child>,
     _stdin: ChildStdin,
 }
 
@@ -83,9 +84,21 @@ impl Bmcs {
             ca_file: folder.join("ca.pem"),
             ledger: folder.join("ledger.jsonl"),
             power: folder.join("power.jsonl"),
-            _child: child,
+            child: Mutex::new(child),
             _stdin: stdin,
         })
+    }
+
+    /// Whether the emulator still runs: what is judged after its end is no BMC's doing.
+    ///
+    /// # Errors
+    /// How it ended.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let ended = self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
+        match ended.context("look at the emulator")? {
+            None => Ok(()),
+            Some(status) => anyhow::bail!("the emulator of the BMCs ended by itself: {status}"),
+        }
     }
 }
 

@@ -125,7 +125,9 @@ fn keep_artifacts(names: &Names) -> Result<()> {
     copy_tree(&names.volumes(), &target.join("volumes"))?;
     let bmcs = ["bmcs/ledger.jsonl", "bmcs/power.jsonl", "bmcs/log"];
     let own = ["truth.jsonl", "audit.jsonl", "serve.log", "plan.json", "config.json"];
-    for file in own.iter().chain(&bmcs) {
+    // What a site on the lab adds: its watch, its looks at the clocks, the orders that it gave.
+    let site = ["api.jsonl", "clock.jsonl", "orders.jsonl"];
+    for file in own.iter().chain(&bmcs).chain(&site) {
         copy_file(&state.join(file), &target.join(file))?;
     }
     let Ok(machines) = fs::read_dir(state.join("machines")) else { return Ok(()) };

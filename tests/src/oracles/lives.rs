@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use crate::lab::{
     Direction, Target,
     cuts::Cut,
@@ -192,6 +190,8 @@ fn target_key(line: &Line) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     /// Lines as `t machine boot event detail`.

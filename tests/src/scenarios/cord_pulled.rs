@@ -55,7 +55,16 @@ async fn watch(site: &Site, story: &mut Story<'_>, victim: &str) -> Result<(Stri
         "  $ coroner confirm-off {victim} --reason \"I stood beside it: the cord is out\" --yes"
     ));
     let at = truth::now_ns()?;
-    let said = site.people.command(&words).await?;
+    let mut said = site.people.command(&words).await?;
+    // The API server of a busy host may not answer for a second; a person would type it again, too.
+    for _ in 0..5 {
+        if !said.err.contains("ApiUnreadable") {
+            break;
+        }
+        site.tell.note(&said.err);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        said = site.people.command(&words).await?;
+    }
     for line in said.out.lines().chain(said.err.lines()) {
         site.tell.note(line);
     }

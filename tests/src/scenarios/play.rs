@@ -43,7 +43,7 @@ impl<'a> Player<'a> {
         }
         tell.title(&format!("{}: {}", case.name, case.about));
         let told = match played {
-            Ok(()) => (case.play)(self.site).await,
+            Ok(()) => (case.play)(self.site).await.and_then(|told| self.site.bmcs.check().map(|()| told)),
             Err(error) => Err(error),
         };
         let (pass, Told { why, ms, returns }) = match told {

@@ -1,11 +1,18 @@
 //! Questions that scenarios ask a site about its machines, nodes and pods.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use coroner_shared::api::NodeSummary;
 use serde_json::Value;
 
-use super::Site;
+use super::{Site, tell::Look};
 use crate::oracles::watched::{Kind, PodSeen};
+
+/// Writers moved until one comes to an empty machine.
+const MOVES_MAX: usize = 5;
+/// Detached, attached and mounted again: the kubelet alone may take 10 s.
+const MOVED: Duration = Duration::from_secs(60);
 
 /// A writer, where it runs now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,39 +55,41 @@ impl Site {
     }
 
     /// A machine for a scenario to harm: Alive, at home in the cluster, with a writer on it, none of `except`.
-    /// Machines without a replica come first; a replica's host is only taken if `replicas`.
+    /// Machines without a replica come first; a replica's host is only taken if `replicas`. A machine that came back
+    /// empty gets a writer first.
     ///
     /// # Errors
     /// When there is none, with what is wrong with each.
     pub async fn victim(&self, except: &[&str], replicas: bool) -> Result<String> {
-        let nodes = self.people.nodes().await?;
-        let mut why_not = Vec::new();
-        let mut names: Vec<&str> = self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
-        names.sort_by_key(|name| self.hosts_replica(name));
-        for name in names {
-            match self.unfit(name, &nodes, except, replicas) {
-                None => return Ok(name.to_owned()),
-                Some(why) => why_not.push(format!("{name} {why}")),
+        for _ in 0..MOVES_MAX {
+            let nodes = self.people.nodes().await?;
+            let mut names: Vec<&str> =
+                self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
+            names.retain(|name| !except.contains(name) && (replicas || !self.hosts_replica(name)));
+            names.sort_by_key(|name| self.hosts_replica(name));
+            let (mut fit, mut why_not) = (Vec::new(), Vec::new());
+            for name in names {
+                match self.unfit(name, &nodes) {
+                    None => fit.push(name),
+                    Some(why) => why_not.push(format!("{name} {why}")),
+                }
+            }
+            let busy = fit.iter().find(|name| !self.placed_on(name).is_empty());
+            match (busy, fit.first()) {
+                (Some(name), _) => return Ok((*name).to_owned()),
+                (None, Some(_)) => self.move_a_writer().await?,
+                (None, None) => bail!("no machine is fit to be harmed: {}", why_not.join("; ")),
             }
         }
-        bail!("no machine is fit to be harmed: {}", why_not.join("; "))
+        bail!("no writer moved to an empty machine in {MOVES_MAX} attempts")
     }
 
-    fn unfit(&self, name: &str, nodes: &[NodeSummary], except: &[&str], replicas: bool) -> Option<String> {
-        if except.contains(&name) {
-            return Some("is taken".to_owned());
-        }
-        if !replicas && self.hosts_replica(name) {
-            return Some("hosts a replica".to_owned());
-        }
+    fn unfit(&self, name: &str, nodes: &[NodeSummary]) -> Option<String> {
         let Some(node) = nodes.iter().find(|node| node.node.as_str() == name) else {
             return Some("is unknown to Coroner".to_owned());
         };
         if node.phase != "Alive" {
             return Some(format!("is {}", node.phase));
-        }
-        if self.placed_on(name).is_empty() {
-            return Some("runs no writer".to_owned());
         }
         let known = self.watch.present(Kind::Node).into_iter().find(|seen| seen.name == name);
         match known.and_then(|seen| seen.node()) {
@@ -88,6 +97,33 @@ impl Site {
             Some(node) => Some(format!("is not at home: {node:?}")),
             None => Some("is no Node".to_owned()),
         }
+    }
+
+    /// Deletes a writer of the most crowded machine; the scheduler likes empty machines, so that its next pod is
+    /// likely to come to one.
+    async fn move_a_writer(&self) -> Result<()> {
+        let mut placed = self.placed();
+        placed.retain(|placed| placed.pod.phase == "Running" && !placed.pod.deleting);
+        let crowd = |node: &str| placed.iter().filter(|placed| placed.pod.node == node).count();
+        let moved = placed.iter().max_by_key(|placed| crowd(&placed.pod.node)).context("a writer to move")?;
+        let (namespace, pod) = moved.name.split_once('/').context("the name of a pod")?;
+        self.kubectl.run(&["-n", namespace, "delete", "pod", pod, "--wait=false"]).await?;
+        let node = self
+            .tell
+            .until(&format!("{pod} to move away from {}", moved.pod.node), MOVED, async || {
+                let now =
+                    self.placed().into_iter().find(|now| now.name == moved.name && now.uid != moved.uid);
+                Ok(match now {
+                    Some(now) if now.pod.phase == "Running" => Look::There(now.pod.node),
+                    Some(now) => Look::Missing(format!("it is {} on {:?}", now.pod.phase, now.pod.node)),
+                    None => Look::Missing("it is not there".to_owned()),
+                })
+            })
+            .await?;
+        self.tell.note(&format!(
+            "{pod} was moved to {node}, so that a machine that came back has something to lose"
+        ));
+        Ok(())
     }
 
     /// The boot id of a machine that is on.

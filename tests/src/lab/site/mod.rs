@@ -25,6 +25,7 @@ use std::{
     fs::OpenOptions,
     io::Write,
     path::{Path, PathBuf},
+    sync::atomic::AtomicU64,
     time::Duration,
 };
 
@@ -87,6 +88,8 @@ pub struct Site {
     pub attacher: Attacher,
     /// The machines' power and cables.
     pub power: LabClient,
+    /// When every binding was FenceReady, `CLOCK_BOOTTIME` in ns; for a countdown only.
+    ready: AtomicU64,
     config: SiteConfig,
     // Last: the others speak to it until they are gone.
     lab: Lab,
@@ -157,7 +160,9 @@ impl Site {
         kubectl.apply(&[objects::policy()]).await?;
         let people = People::new(&kubectl, &programs.coroner, &state, "operator").await?;
         let power = lab.client();
-        let site = Self { tell, kubectl, client, people, watch, bmcs, writers, attacher, power, config, lab };
+        let ready = AtomicU64::new(0);
+        let site =
+            Self { tell, kubectl, client, people, watch, bmcs, writers, attacher, power, ready, config, lab };
         site.wait_running().await?;
         Ok(site)
     }

@@ -138,20 +138,20 @@ impl People {
         self.get("/v1/nodes").await
     }
 
-    /// One node.
+    /// One node, as the leader sees it: only the leader knows when it was heard, and what was found.
     ///
     /// # Errors
-    /// See [`People::status`].
+    /// See [`People::status`]; there is no leader.
     pub async fn node(&self, name: &str) -> Result<NodeSummary> {
-        self.get(&format!("/v1/nodes/{name}")).await
+        self.ask(self.wanted_leader().await?, &format!("/v1/nodes/{name}")).await
     }
 
-    /// Why a node is what it is.
+    /// Why a node is what it is, as the leader sees it.
     ///
     /// # Errors
-    /// See [`People::status`].
+    /// See [`People::node`].
     pub async fn explain(&self, name: &str) -> Result<Explanation> {
-        self.get(&format!("/v1/nodes/{name}/explain")).await
+        self.ask(self.wanted_leader().await?, &format!("/v1/nodes/{name}/explain")).await
     }
 
     /// All incidents, newest first.
@@ -191,6 +191,10 @@ impl People {
             out: String::from_utf8_lossy(&output.stdout).trim().to_owned(),
             err: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         })
+    }
+
+    async fn wanted_leader(&self) -> Result<&TrustedReplica> {
+        self.leader().await?.context("no replica leads now")
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {

@@ -1,11 +1,12 @@
 //! Until a site is ready: agents registered, bindings fit to fence with, BMCs steady, writers writing.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
 use anyhow::{Result, bail};
 use coroner_shared::api::NodeSummary;
 
 use super::{Site, tell::Look};
+use crate::lab::writer::boottime_ns;
 
 /// How long a BMC must be read without a gap before its word is taken quickly; a rule of the product, for the
 /// countdown only.
@@ -45,6 +46,7 @@ impl Site {
                 })
             })
             .await?;
+        self.ready.store(boottime_ns(), Ordering::Relaxed);
         self.tell.note("every binding is FenceReady");
         self.wait_writing().await
     }
@@ -73,7 +75,6 @@ impl Site {
     /// # Errors
     /// When that takes much longer than it should.
     pub async fn wait_steady(&self, except: &[&str]) -> Result<()> {
-        let begin = crate::lab::writer::boottime_ns();
         let patience = Duration::from_secs(STEADY_SECONDS + 120);
         self.tell
             .until("every BMC read for 120 s without a gap, by every replica", patience, || async {
@@ -81,7 +82,7 @@ impl Site {
                 if missing.is_empty() {
                     return Ok(Look::There(()));
                 }
-                let gone = crate::lab::writer::boottime_ns().saturating_sub(begin) / 1_000_000_000;
+                let gone = boottime_ns().saturating_sub(self.ready.load(Ordering::Relaxed)) / 1_000_000_000;
                 let left = STEADY_SECONDS.saturating_sub(gone);
                 let parts: Vec<String> =
                     missing.iter().map(|(host, count)| format!("{host}: {count} to go")).collect();
