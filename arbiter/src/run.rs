@@ -81,7 +81,7 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     tasks.spawn(named("facts", facts(proposer.clone(), watched)));
     tasks.spawn(named("own record and ticks", keep_time(proposer.clone(), identity, args.clone())));
     let writer = Writer::new(&client);
-    let publisher = Publisher::new(client, &args.namespace);
+    let publisher = Publisher::new(client);
     tasks.spawn(named("pruning", prune(proposer.clone(), publisher.clone())));
     let tools = Tools { proposer, bmcs, hearing, writer, publisher, telemetry };
     tasks.spawn(named("executor", executor::run(tools)));

@@ -201,7 +201,7 @@ pub(super) async fn page(tools: &Tools, node: &NodeName, reason: &str, text: &st
     if let Err(error) =
         tools.publisher.page(node, &uid.unwrap_or_default(), reason, text, &clock::wall(Span::ZERO)).await
     {
-        tracing::debug!(%node, error = %crate::transport::chain(&error), "the event was not written");
+        tracing::warn!(%node, error = %crate::transport::chain(&error), "the kube event of a page was not written");
     }
     let _ = tools.commit(Command::Paged { node: node.clone(), reason: reason.to_owned() }).await;
     tokio::time::sleep(AGAIN).await;

@@ -13,17 +13,19 @@ use super::types::{
     MachineBindingStatus,
 };
 
+/// Events about cluster-scoped objects live here, and the API server takes them nowhere else.
+const EVENT_NAMESPACE: &str = "default";
+
 /// Writes our own resources.
 #[derive(Clone)]
 pub struct Publisher {
     client: Client,
-    namespace: String,
 }
 
 impl Publisher {
-    /// Over this client; events go into this namespace.
-    pub fn new(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned() }
+    /// Over this client.
+    pub fn new(client: Client) -> Self {
+        Self { client }
     }
 
     /// Creates or updates an Incident.
@@ -94,7 +96,7 @@ impl Publisher {
     ) -> Result<(), kube::Error> {
         let time = json!(at);
         let event = json!({
-            "metadata": { "generateName": "coroner-", "namespace": self.namespace },
+            "metadata": { "generateName": "coroner-", "namespace": EVENT_NAMESPACE },
             "type": "Warning",
             "reason": reason,
             "message": text.chars().take(1000).collect::<String>(),
@@ -107,13 +109,12 @@ impl Publisher {
                 kind: Some("Node".to_owned()),
                 name: Some(node.to_string()),
                 uid: Some(uid.to_owned()),
-                // Cluster-scoped objects are reported in the namespace of whoever reports.
                 namespace: None,
                 ..ObjectReference::default()
             },
         });
         let event: Event = serde_json::from_value(event).map_err(kube::Error::SerdeError)?;
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events: Api<Event> = Api::namespaced(self.client.clone(), EVENT_NAMESPACE);
         events.create(&PostParams::default(), &event).await.map(|_| ())
     }
 }
