@@ -95,7 +95,7 @@ impl Fence {
 
     /// How the command that these readings follow was answered.
     fn command(&self) -> Option<&CommandAnswer> {
-        self.attempt.as_ref().filter(|sending| sending.sent).and_then(|sending| sending.answer.as_ref())
+        self.attempt.as_ref().and_then(|sending| sending.answer.as_ref())
     }
 
     /// Whether a reading over the new session shows by itself that nothing restarted.

@@ -149,10 +149,9 @@ impl Fence {
 
     fn read_first(&mut self, now: Mono, reading: PowerReading, login: &Login) {
         let other_login = self.identified.as_ref().is_none_or(|known| known.login != *login);
-        if other_login || !self.hangs_together(now, &reading) {
+        if !self.hangs_together(now, &reading) || other_login {
             // Whoever answers now was not asked who it is.
-            self.lose_session();
-            return;
+            return self.disturbed(now, "the BMC restarted, or the session is another one".to_owned());
         }
         self.trouble.errors = 0;
         self.trouble.why = None;
@@ -201,11 +200,7 @@ impl Fence {
                 }
                 true
             }
-            Seam::Broken => {
-                self.lose_steady();
-                self.off_since = None;
-                false
-            }
+            Seam::Broken => false,
         }
     }
 
@@ -214,17 +209,6 @@ impl Fence {
         let same = |known: &Known| known.login == *login && *login != Login::Basic;
         if self.identified.as_ref().is_some_and(same) {
             return self.disturbed(now, "the second session is the first one".to_owned());
-        }
-        let moved = self.shown.as_ref().is_some_and(|(_, before)| {
-            before.reset_time.is_some()
-                && reading.continuity.reset_time.is_some()
-                && before.reset_time != reading.continuity.reset_time
-        });
-        if moved {
-            self.lose_steady();
-            self.lose_session();
-            self.off_since = None;
-            return;
         }
         if reading.power != Power::Off {
             self.newest = Some(Newest { asked: now.back(reading.took), answered: now, power: reading.power });
@@ -245,6 +229,10 @@ impl Fence {
             // Right and already so: for an attempt that means that somebody else's command may be under way.
             Outcome::Unchanged if what == Proposed::Attempt => {
                 return self.close("the attempt was already committed".to_owned());
+            }
+            // Some answer stands there already, and nobody says that it is this one.
+            Outcome::Unchanged if what == Proposed::Answer => {
+                Some("an answer is recorded already".to_owned())
             }
             Outcome::Unchanged if what == Proposed::FoundOn => Some("the intent stays open".to_owned()),
             Outcome::Unchanged => None,

@@ -4,6 +4,7 @@ mod bmc;
 mod executor;
 mod faults;
 mod judge;
+mod log;
 mod property;
 mod rules;
 mod world;

@@ -129,7 +129,7 @@ impl Fence {
         };
         let heard = self.heard.is_some_and(|at| now.since(at) < HEARD);
         let said = self.trouble.still_on_said.is_some_and(|at| now.since(at) < SAY_EVERY);
-        if self.despite_life() || !heard || said || now < attempted + STILL_ON_AFTER {
+        if self.despite_life() || !heard || said {
             return None;
         }
         let on = self

@@ -82,6 +82,8 @@ pub(super) struct Bmc {
     pub off_delay_ms: u64,
     pub latency_ms: u64,
     pub single_session: bool,
+    /// Tokens outlive a restart, so that only the reset time tells of one.
+    pub sessions_survive: bool,
     pub down_until: u64,
     pub lies_off_until: u64,
     pub fail_reads: bool,
@@ -133,6 +135,7 @@ impl Bmc {
             off_delay_ms: 300,
             latency_ms: 50,
             single_session: false,
+            sessions_survive: false,
             down_until: 0,
             lies_off_until: 0,
             fail_reads: false,
@@ -170,7 +173,9 @@ impl Bmc {
     }
 
     pub(super) fn restart(&mut self, now: u64, down_ms: u64, lies_ms: u64) {
-        self.alive.clear();
+        if !self.sessions_survive {
+            self.alive.clear();
+        }
         self.reset += 1;
         self.down_until = now + down_ms;
         self.lies_off_until = now + down_ms + lies_ms;

@@ -92,7 +92,7 @@ impl World {
                     MemberRead::Unreadable { .. } => false,
                 })
             };
-            self.identified = read.as_ref().is_ok_and(|(facts, _)| matches(facts));
+            self.identified = read.as_ref().is_ok_and(|(facts, _)| matches(facts)).then_some(self.now);
         }
         self.requested(fence);
         FenceEvent::Identity(read.map(|(facts, login)| Identified { facts, login }))

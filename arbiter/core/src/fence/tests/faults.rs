@@ -32,6 +32,22 @@ fn a_bmc_that_restarts_at_any_time_and_says_off_proves_nothing_of_a_running_host
 }
 
 #[test]
+fn a_restart_that_only_the_reset_time_tells_of_is_a_restart() {
+    for at in (0..7000).step_by(50) {
+        let world = World::new(HostSilentBmcOn)
+            .with(|w| {
+                w.bmc.shows = Shows::ResetTime;
+                w.bmc.sessions_survive = true;
+                w.bmc.acts = false;
+                w.until_ms = 60_000;
+                w.fates = vec![(at, Fate::BmcRestarts(0, 25_000))];
+            })
+            .run();
+        assert_eq!(world.proven_at(), None, "{at}");
+    }
+}
+
+#[test]
 fn a_restart_in_the_middle_of_a_proof_costs_the_long_row() {
     for shows in [Shows::Session, Shows::ResetTime] {
         for at in (600..4300).step_by(50) {
@@ -231,6 +247,8 @@ fn steadiness_found_again_counts_for_readings_that_begin_after_it() {
         })
         .run();
     assert!(world.proven_at().unwrap() < 137_000, "{:?}", world.proven_at());
+    let lost = World::new(HostSilentBmcOn).with(|w| w.fates = vec![(2500, Fate::Unsteady)]).run();
+    assert!(lost.proven_at().unwrap() >= 32_500, "readings begin anew, and are long");
     let told_late = World::new(HostSilentBmcOn)
         .with(|w| {
             w.order.steady = false;

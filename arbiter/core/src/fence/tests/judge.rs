@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use coroner_shared::time::{Mono, Span};
 
-use super::world::World;
+use super::world::{BEGIN, World};
 use crate::command::Command;
 use crate::fence::{Ended, LOOK_AGE_MAX, Step};
 use crate::phase::{EvidenceClass, OffReadings};
@@ -38,7 +38,8 @@ impl World {
 
     fn judge_send(&self, number: u32, send_before: Mono, deadline: Mono) {
         let now = Mono::from_ms(self.now);
-        assert!(self.identified, "Match in this session comes first");
+        let identified = self.identified.expect("Match in this session comes first");
+        assert!(self.now - identified <= 5000, "identity was read too long ago");
         assert!(self.committed.contains(&number), "attempt {number} is not committed");
         assert!(self.sent.iter().all(|(n, _)| *n != number), "attempt {number} is sent twice");
         let look = self.looks.last().expect("a last look comes first");
@@ -46,9 +47,11 @@ impl World {
         assert!(look.wanted && !look.paused, "{look:?}");
         assert_eq!(send_before, look.at + LOOK_AGE_MAX);
         assert!(deadline > now && deadline <= now + Span::from_secs(10));
-        assert!(!self.order.again && !self.paused, "nothing is sent while paused");
+        assert!(!self.order.again && !(self.paused && self.notes), "nothing is sent while paused");
         let despite_life = self.order.re_fence || matches!(self.order.class, EvidenceClass::Ordered { .. });
-        let heard = self.heard.is_some_and(|at| self.now - at < 3000);
+        // What happened since the last look can only be known by a note.
+        let known = if self.notes { self.heard } else { look.heard.map(Mono::as_ms) };
+        let heard = known.is_some_and(|at| self.now - at < 3000);
         assert!(despite_life || !heard, "the node is heard");
     }
 
@@ -71,13 +74,20 @@ impl World {
             answer: self.answers.get(&attempt),
         };
         check_off_readings(readings, &needs).expect("a proof");
+        if readings.command.is_some() {
+            let sent = self.sent.iter().find(|(number, _)| *number == attempt).map(|(_, t)| BEGIN + t);
+            let over = readings.readings.last().map_or(0, |(span, _)| span.as_ms());
+            assert!(sent.is_some_and(|t| t + over <= self.now), "readings from before the command");
+        }
         let machine = &self.bmc.machines[0];
         assert!(!machine.on || machine.boot != self.first_boot, "the proven boot still runs");
         // A cache may be late to show that somebody powered it on since.
         assert!(self.last_truly_off || self.order.cached, "truly on at the last reading");
         let span = required_span(readings.steady, readings.command.as_ref(), self.order.cached);
         let since = self.now - span.as_ms();
-        assert!(self.heard.is_none_or(|at| at < since), "heard within the span");
-        assert!(self.lease.is_none_or(|at| at < since), "the Lease moved within the span");
+        let look = self.looks.last().expect("a last look comes first").at.as_ms();
+        let lived = |sign: Option<u64>| sign.is_some_and(|at| at >= since && (self.notes || at <= look));
+        assert!(!lived(self.heard), "heard within the span");
+        assert!(!lived(self.lease), "the Lease moved within the span");
     }
 }

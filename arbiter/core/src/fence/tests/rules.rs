@@ -2,20 +2,20 @@
 
 use coroner_shared::bmc::{CommandAnswer, Login, MemberFacts, MemberRead, Power};
 use coroner_shared::machine_id::Transform;
-use coroner_shared::time::{Mono, Span};
+use coroner_shared::time::Span;
 
 use super::bmc::{Says, Shows, Tells};
 use super::world::{Fate, World, ordered, refused};
 use crate::command::{Command, Outcome};
-use crate::fence::{Ended, Fence, FenceEvent, Look, Over, Step};
+use crate::fence::Ended;
 use crate::phase::EvidenceClass::{FoundOff, HostSilentBmcOn};
 
-fn proven_between(world: &World, from_ms: u64, to_ms: u64) {
+pub(super) fn proven_between(world: &World, from_ms: u64, to_ms: u64) {
     let at = world.proven_at().unwrap_or_else(|| panic!("not proven: {:?} {:?}", world.ended, world.steps));
     assert!((from_ms..=to_ms).contains(&at), "proven at {at} ms: {:?}", world.steps);
 }
 
-fn nothing_sent(world: &World) {
+pub(super) fn nothing_sent(world: &World) {
     assert_eq!(world.sent, [], "{:?}", world.steps);
     assert_eq!(world.bmc.machines[0].commands, 0);
 }
@@ -275,43 +275,6 @@ fn the_span_is_the_row_of_the_table() {
 }
 
 #[test]
-fn a_slow_log_or_an_old_look_sends_nothing_until_a_fresh_one() {
-    // The commit takes longer than a look may be old: it is looked at again before the command.
-    let world = World::new(HostSilentBmcOn).with(|w| w.commit_ms = 700).run();
-    let force = world.steps.iter().position(|s| *s == "ForceOff").unwrap();
-    assert_eq!(&world.steps[force - 2..force], ["Attempt", "look"], "{:?}", world.steps);
-    assert!(world.proven_at().is_some());
-    // Every look is too old when it arrives.
-    nothing_sent(&World::new(HostSilentBmcOn).with(|w| w.look_ms = 501).run());
-    assert_eq!(World::new(HostSilentBmcOn).with(|w| w.look_ms = 499).run().sent.len(), 1);
-}
-
-#[test]
-fn nothing_that_the_log_refuses_is_sent() {
-    for (what, outcome) in [
-        ("Intent", refused()),
-        ("Intent", Outcome::Stale),
-        ("Attempt", refused()),
-        ("Attempt", Outcome::Stale),
-        ("Attempt", Outcome::Unchanged),
-    ] {
-        let world = World::new(HostSilentBmcOn).with(|w| w.outcomes = [(what, outcome.clone())].into()).run();
-        nothing_sent(&world);
-        let closed = matches!(world.ended, Some(Ended::Closed { .. }));
-        assert_eq!(closed, !(what == "Attempt" && outcome == refused()), "{what} {outcome:?}");
-    }
-    // A refused attempt is asked for again, not at once.
-    let world = World::new(HostSilentBmcOn).with(|w| w.outcomes = [("Attempt", refused())].into()).run();
-    assert!(world.at("Attempt").windows(2).all(|t| t[1] - t[0] >= 5000));
-    let unwanted = World::new(HostSilentBmcOn).with(|w| w.fates = vec![(0, Fate::Unwanted)]).run();
-    assert!(matches!(unwanted.ended, Some(Ended::Closed { .. })));
-    nothing_sent(&unwanted);
-    // An answer that the log does not hold cannot shorten the proof.
-    let world = World::new(HostSilentBmcOn).with(|w| w.outcomes = [("Answer", refused())].into()).run();
-    proven_between(&world, 10_000, 12_000);
-}
-
-#[test]
 fn a_machine_that_is_heard_gets_no_command_unless_by_order_or_as_a_second_writer() {
     let beating = |w: &mut World| w.fates = (0..2400).map(|n| (n * 250, Fate::Heard)).collect();
     nothing_sent(&World::new(HostSilentBmcOn).with(beating).run());
@@ -394,36 +357,15 @@ fn a_new_leader_deletes_the_predecessors_session_and_begins_a_new_attempt() {
 }
 
 #[test]
-fn what_certainly_was_not_sent_is_sent_under_the_same_attempt_or_a_later_one() {
-    let world = World::new(HostSilentBmcOn).with(|w| w.bmc.says = Says::NotSent).run();
-    let tried = world.steps.iter().filter(|s| **s == "ForceOff").count();
-    let attempts = world.at("Attempt");
-    assert!(tried > attempts.len(), "{tried} {attempts:?}");
-    assert!((30_000..33_000).contains(&(attempts[1] - attempts[0])), "{attempts:?}");
-    nothing_sent(&world);
-}
-
-#[test]
-fn a_log_that_may_not_have_taken_an_entry_ends_the_fence() {
-    let order = World::new(HostSilentBmcOn).order;
-    let mut fence = Fence::new(order);
-    let now = Mono::from_ms(1000);
-    let look = Look { at: now, wanted: true, paused: false, heard: None, lease_moved: None };
-    assert_eq!(fence.next(now, FenceEvent::Start), Step::LastLook);
-    assert!(matches!(fence.next(now, FenceEvent::Looked(Ok(look))), Step::Commit(_)));
-    let lost = FenceEvent::Committed(Err("no longer the leader".to_owned()));
-    assert!(matches!(fence.next(now, lost), Step::Ended(Ended::Closed { .. })));
-    // And it stays ended.
-    assert!(matches!(fence.next(now, FenceEvent::Woke), Step::Ended(Ended::Closed { .. })));
-}
-
-#[test]
-fn an_event_that_does_not_answer_the_step_ends_the_fence() {
-    let mut fence = Fence::new(World::new(HostSilentBmcOn).order);
-    let now = Mono::from_ms(1000);
-    fence.next(now, FenceEvent::Start);
-    let step = fence.next(now, FenceEvent::Answered(CommandAnswer::Accepted));
-    assert!(matches!(step, Step::Ended(Ended::Closed { .. })), "{step:?}");
+fn a_look_alone_tells_of_life_and_of_a_pause() {
+    let untold =
+        |fates: Vec<(u64, Fate)>| World::new(HostSilentBmcOn).with(|w| (w.notes, w.fates) = (false, fates));
+    nothing_sent(&untold((0..2400).map(|n| (n * 250, Fate::Heard)).collect()).run());
+    nothing_sent(&untold(vec![(0, Fate::LeaseMoves)]).run());
+    nothing_sent(&untold(vec![(0, Fate::Paused(true))]).run());
+    // Heard while Off is read: the look before the proof tells.
+    let world = untold(vec![(3000, Fate::Heard)]).run();
+    assert!(matches!(world.proposed("Stalled")[0], Command::Stalled { disable_binding: true, .. }));
 }
 
 #[test]
@@ -474,6 +416,14 @@ fn reading_again_proposes_nothing_and_sends_nothing() {
         })
         .run();
     assert!(matches!(wrong.ended, Some(Ended::Closed { .. })));
-    assert!(on.log.is_empty() && wrong.log.is_empty());
-    let _ = Over::New;
+    let mute = World::new(HostSilentBmcOn)
+        .with(|w| {
+            again(w);
+            w.order.last_attempt = 3;
+            w.until_ms = 20 * 60_000;
+            w.fates = (0..4000).map(|n| (n * 250, Fate::Heard)).collect();
+            w.fates.push((0, Fate::BmcRestarts(60 * 60_000, 0)));
+        })
+        .run();
+    assert!(on.log.is_empty() && wrong.log.is_empty() && mute.log.is_empty());
 }

@@ -13,7 +13,7 @@ use coroner_shared::id::{BootId, Incarnation, IncidentId, NodeName, NodeUid};
 use coroner_shared::machine_id::Transform;
 use coroner_shared::time::{Mono, Span};
 
-use super::bmc::{Bmc, MEMBER, OTHER, P};
+use super::bmc::{Bmc, MEMBER, OTHER, P, Says};
 use crate::command::{Command, Outcome, Refusal};
 use crate::fence::{Ended, Fence, FenceEvent, FenceOrder, Look, Note};
 use crate::phase::EvidenceClass;
@@ -25,7 +25,7 @@ pub(super) const BEGIN: u64 = 1_000_000;
 /// Something that happens by itself.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// The BMC restarts: down, then Off whatever is so, each for so many milliseconds.
+    /// The BMC restarts, and its sessions with it (unless `sessions_survive`): down, then Off whatever is so, each for so many milliseconds.
     BmcRestarts(u64, u64),
     /// Another machine's BMC has the address from now on.
     Swap,
@@ -37,10 +37,14 @@ pub(super) enum Fate {
     Paused(bool),
     Unwanted,
     SteadyAgain,
+    /// The replica's track saw what the fence did not.
+    Unsteady,
     ReadsFail(bool),
     Acts(bool),
     /// The bodies speak of another machine, over the same sessions.
     SaysOther,
+    /// How it answers commands from now on.
+    Says(Says),
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +55,8 @@ pub(super) struct World {
     pub fates: Vec<(u64, Fate)>,
     /// What happens right after so many requests to the BMC.
     pub after_requests: Option<(u32, Fate)>,
+    /// Whether the fence is told of what happens, or finds it by its looks alone.
+    pub notes: bool,
     pub look_ms: u64,
     pub commit_ms: u64,
     /// Outcomes of commands by name; all others are Done.
@@ -65,7 +71,7 @@ pub(super) struct World {
     pub heard: Option<u64>,
     pub lease: Option<u64>,
     pub looks: Vec<Look>,
-    pub identified: bool,
+    pub identified: Option<u64>,
     pub committed: BTreeSet<u32>,
     pub answers: BTreeMap<u32, CommandAnswer>,
     pub sent: Vec<(u32, u64)>,
@@ -144,6 +150,7 @@ impl World {
             order,
             fates: Vec::new(),
             after_requests: None,
+            notes: true,
             look_ms: 2,
             commit_ms: 5,
             outcomes: BTreeMap::new(),
@@ -156,7 +163,7 @@ impl World {
             heard: None,
             lease: None,
             looks: Vec::new(),
-            identified: false,
+            identified: None,
             committed: BTreeSet::new(),
             answers: BTreeMap::new(),
             sent: Vec::new(),
@@ -250,6 +257,10 @@ impl World {
     }
 
     fn happen(&mut self, fate: &Fate) -> Option<Note> {
+        self.befall(fate).filter(|_| self.notes)
+    }
+
+    fn befall(&mut self, fate: &Fate) -> Option<Note> {
         let now = self.now;
         match fate {
             Fate::BmcRestarts(down, lies) => self.bmc.restart(now, *down, *lies),
@@ -260,6 +271,7 @@ impl World {
             Fate::Unwanted => self.wanted = false,
             Fate::ReadsFail(fail) => self.bmc.fail_reads = *fail,
             Fate::Acts(acts) => self.bmc.acts = *acts,
+            Fate::Says(says) => self.bmc.says = *says,
             Fate::SaysOther => self.bmc.uuid_says = Some(Some(OTHER.to_owned())),
             Fate::Heard => {
                 self.heard = Some(now);
@@ -273,6 +285,7 @@ impl World {
                 self.paused = *paused;
                 return Some(Note::Paused(*paused));
             }
+            Fate::Unsteady => return Some(Note::Steady(None)),
             Fate::SteadyAgain => {
                 let shown = self.bmc.first_is_alive().then(|| self.bmc.warm());
                 return Some(Note::Steady(shown));
