@@ -140,7 +140,7 @@ pub struct JudgeOutput {
 }
 
 /// One leader's desk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Judge {
     grace: Grace,
     /// Number of the last question.

@@ -17,7 +17,7 @@ mod kubelet;
 mod power;
 mod quorum;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::time::Span;
@@ -26,6 +26,7 @@ use crate::phase::{EvidenceClass, HeldReason};
 use crate::policy::Rules;
 use crate::view::{FleetView, Pending, Verdict, View};
 use answers::Answers;
+pub(crate) use answers::standing_answers;
 pub use power::Power;
 pub use quorum::{Quorum, silent_needed};
 

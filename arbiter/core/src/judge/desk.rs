@@ -14,7 +14,7 @@ const AGAIN: Span = Span::from_secs(1);
 const AGAIN_MAX: Span = Span::from_secs(16);
 
 /// One suspect, or one node whose incident is open.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Desk {
     /// When it was last looked at in full.
     pub(super) looked: Option<Mono>,
@@ -45,7 +45,7 @@ pub(super) struct Asked {
     before: Option<(u64, Mono)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Proposal {
     what: Decision,
     at: Mono,

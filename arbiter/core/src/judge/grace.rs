@@ -20,7 +20,7 @@ const COLD: Span = Span::from_secs(5);
 const FROM_NOTHING: Span = Span::from_secs(10);
 
 /// The grace of one leader. Once over it stays over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Grace {
     since: Mono,
     over: bool,

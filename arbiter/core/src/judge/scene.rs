@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coroner_shared::beacon::ProbeOutcome;
 use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 
@@ -120,14 +121,14 @@ impl<'a> Scene<'a> {
                     Some(Err(why)) => why.clone(),
                     None => self.pooled.trusted(observer).err().unwrap_or(Standing::Unheard),
                 };
-                let mut edge = self.pooled.edge(observer, subject);
-                keep_telling_probes(&mut edge, silence);
+                let mut probes = self.pooled.edge_probes(observer, subject);
+                keep_telling_probes(&mut probes, silence);
                 Some(ObserverView {
                     node: observer.clone(),
                     domain: seat.domain.clone(),
                     standing,
-                    said: said(&edge),
-                    probes: edge.probes,
+                    said: said(&self.pooled.edge(observer, subject)),
+                    probes,
                 })
             })
             .collect()
@@ -145,7 +146,7 @@ fn said(edge: &EdgeNow) -> Said {
 }
 
 /// An answer always tells; silence only on a path that answered within the 10 minutes before the failure date.
-fn keep_telling_probes(edge: &mut EdgeNow, silence: Span) {
+fn keep_telling_probes(probes: &mut Vec<ProbeOutcome>, silence: Span) {
     let works = |ago: Span| ago <= silence + PATH_WORKED_WITHIN;
-    edge.probes.retain(|o| is_life(o.answer) || o.worked_ago.is_some_and(works));
+    probes.retain(|o| is_life(o.answer) || o.worked_ago.is_some_and(works));
 }

@@ -31,7 +31,7 @@ const OLD_KEY_SILENT: Span = Span::from_secs(60);
 const OFF_BEFORE_BEACON: Span = Span::from_secs(3);
 
 /// What was told to the log, so that it is not told twenty times a second.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
     told: BTreeMap<(NodeName, Told), Mono>,
     old_keys: BTreeMap<NodeName, (PublicKey, Mono)>,
@@ -188,9 +188,9 @@ fn heard(scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<(BootId, u64
         | Phase::Released { .. }
         | Phase::Returning { .. } => false,
     };
-    let (_, proof) = scene.pooled.last_proof(name)?;
-    let counts = unnamed_will_do && proof.ago < young && proof.source.boot().is_none();
-    (counts && !is_of_the_goodbye(scene, name, proof.ago)).then_some((boot, 0))
+    let (_, source, ago) = scene.pooled.last_proof(name)?;
+    let counts = unnamed_will_do && ago < young && source.boot().is_none();
+    (counts && !is_of_the_goodbye(scene, name, ago)).then_some((boot, 0))
 }
 
 /// A beacon from before a goodbye, or on its way when it was said, does not end it.

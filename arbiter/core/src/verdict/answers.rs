@@ -61,7 +61,7 @@ impl Answers {
 }
 
 /// The answers that stand, with whose they are.
-pub(super) fn standing_answers(view: &View) -> Vec<(String, Path, Answer)> {
+pub(crate) fn standing_answers(view: &View) -> Vec<(String, Path, Answer)> {
     let age = view.silence();
     let all = outcomes(view, age);
     let lives = |o: &&Outcome<'_>| is_life(o.1.answer);

@@ -17,7 +17,7 @@ use coroner_shared::keys::PublicKey;
 use coroner_shared::time::{Mono, Span};
 
 use super::attention::{Attention, Tick};
-use super::summary::{NodeSummary, Proof, ReporterSummary, SilenceSummary, Source, Summary};
+use super::summary::{EdgeSummary, NodeSummary, Proof, ReporterSummary, SilenceSummary, Source, Summary};
 use crate::state::State;
 use crate::view::Sign;
 
@@ -62,8 +62,6 @@ pub struct EdgeNow {
     pub heard_once: bool,
     /// How long ago any path last answered.
     pub worked_ago: Option<Span>,
-    /// Its probes, ages as of now.
-    pub probes: Vec<ProbeOutcome>,
 }
 
 /// What one prober found, over all replicas.
@@ -107,7 +105,7 @@ impl Pool {
 
     /// The latest sign of life of a node that anybody holds: for last looks and for people.
     pub fn last_sign(&self, now: Mono, state: &State, node: &NodeName) -> Option<Sign> {
-        self.at(now, state).last_sign(node)
+        Pooled { pool: self, now, state }.last_sign(node)
     }
 
     /// Whether any replica holds a proof of life of a node at most this old.
@@ -125,46 +123,51 @@ impl Pool {
 
 impl<'a> Pooled<'a> {
     /// The latest sign of life that anybody holds, counted or not.
-    pub fn last_sign(&self, node: &NodeName) -> Option<Sign> {
-        let proofs = self.proofs(node).map(|(held_by, proof)| {
-            let beacon = proof.source.beacon();
-            Sign { age: proof.ago, held_by, beacon }
+    pub fn last_sign(&self, node: &'a NodeName) -> Option<Sign> {
+        let proof = self.last_proof(node).map(|(replica, source, age)| Sign {
+            age,
+            held_by: holder(replica, source),
+            beacon: source.beacon(),
         });
         let claims = self.state.observers.of(node).iter().filter_map(|observer| {
             let (edge, letter) = self.newest_edge(observer, node)?;
             let silence = edge.silence?;
             let last = silence.last.filter(|(boot, _)| !self.is_left(node, boot))?;
-            let age = self.older(silence.silent, letter);
-            Some(Sign { age, held_by: format!("observer {observer}"), beacon: Some(last) })
+            Some((self.older(silence.silent, letter), observer, last))
         });
-        proofs.chain(claims).min_by_key(|sign| sign.age)
+        let claim = claims.min_by_key(|(age, _, _)| *age).map(|(age, observer, last)| Sign {
+            age,
+            held_by: format!("observer {observer}"),
+            beacon: Some(last),
+        });
+        proof.into_iter().chain(claim).min_by_key(|sign| sign.age)
     }
 
     /// The newest proof of life that names a boot.
-    pub fn newest_proof(&self, node: &NodeName) -> Option<Proof> {
-        let named = self.proofs(node).map(|(_, p)| p).filter(|p| p.source.boot().is_some());
-        named.min_by_key(|p| p.ago)
+    pub fn newest_proof(&self, node: &'a NodeName) -> Option<Proof> {
+        let named = self.proofs(node).filter(|(_, source, _)| source.boot().is_some());
+        named.min_by_key(|(_, _, ago)| *ago).map(|(_, source, ago)| Proof { source: source.clone(), ago })
     }
 
-    /// The newest proof of life of any kind, and who holds it.
-    pub fn last_proof(&self, node: &NodeName) -> Option<(String, Proof)> {
-        self.proofs(node).min_by_key(|(_, p)| p.ago)
+    /// The newest proof of life of any kind, and which replica holds it.
+    pub fn last_proof(&self, node: &'a NodeName) -> Option<(ReplicaId, &'a Source, Span)> {
+        self.proofs(node).min_by_key(|(_, _, ago)| *ago)
     }
 
     /// Whether any replica holds a proof of life at most this old.
-    pub fn heard_within(&self, node: &NodeName, within: Span) -> bool {
-        self.proofs(node).any(|(_, p)| p.ago <= within)
+    pub fn heard_within(&self, node: &'a NodeName, within: Span) -> bool {
+        self.proofs(node).any(|(_, _, ago)| ago <= within)
     }
 
     /// How long ago anybody but this observer had a proof of life of the subject.
-    pub(super) fn heard_by_others(&self, subject: &NodeName, but: &NodeName) -> Option<Span> {
-        let by_others = |p: &Proof| match &p.source {
+    pub(super) fn heard_by_others(&self, subject: &'a NodeName, but: &NodeName) -> Option<Span> {
+        let by_others = |source: &Source| match source {
             Source::Brought { by, .. } => by != but,
             Source::Beacon { .. } | Source::Registration { .. } | Source::ReplicaTraffic | Source::Calm => {
                 true
             }
         };
-        self.proofs(subject).map(|(_, p)| p).filter(by_others).map(|p| p.ago).min()
+        self.proofs(subject).filter(|(_, source, _)| by_others(source)).map(|(_, _, ago)| ago).min()
     }
 
     /// Members that a replica lists, for whatever reason; all others are well.
@@ -209,13 +212,21 @@ impl<'a> Pooled<'a> {
             now.hears_ago = least(now.hears_ago, edge.hears_ago.map(older));
             now.worked_ago = least(now.worked_ago, edge.worked_ago.map(older));
             now.heard_once |= edge.heard_once;
-            merge_outcomes(&mut now.probes, edge.probes.iter().map(|o| aged(o, older)));
         }
         let withdrawn = |s: &SilenceSummary| now.hears_ago.is_some_and(|ago| ago < s.told_ago);
         if now.silent.as_ref().is_some_and(withdrawn) {
             now.silent = None;
         }
         now
+    }
+
+    /// An observer's own probes of a subject, ages as of now.
+    pub fn edge_probes(&self, observer: &NodeName, subject: &NodeName) -> Vec<ProbeOutcome> {
+        let mut probes = Vec::new();
+        for (edge, letter) in self.edges(observer, subject) {
+            merge_outcomes(&mut probes, edge.probes.iter().map(|o| aged(o, |ago| self.older(ago, letter))));
+        }
+        probes
     }
 
     /// Reasons of an observer's own not to be counted, and the boot that speaks.
@@ -259,44 +270,34 @@ impl<'a> Pooled<'a> {
         self.summaries(node).any(|(n, _)| n.duplicate)
     }
 
-    /// Every proof of life of a node that any replica holds, with its holder and its age as of now.
-    fn proofs(&self, node: &NodeName) -> impl Iterator<Item = (String, Proof)> {
+    /// Every proof of life of a node that any replica holds, with the replica and its age as of now.
+    fn proofs(&self, node: &'a NodeName) -> impl Iterator<Item = (ReplicaId, &'a Source, Span)> {
         let me = *self;
         let since = self.state.observers.seat(node).map(|s| s.since);
-        let node = node.clone();
         self.pool.letters.iter().flat_map(move |(replica, letter)| {
             let age = me.age(letter);
-            let mut proofs: Vec<(String, Proof)> = Vec::new();
-            match letter.nodes.get(&node) {
-                Some(listed) if me.uid_fits(listed) => {
-                    let fits = |p: &&Proof| p.source.boot().is_none_or(|b| !me.is_left(&node, &b));
-                    proofs.extend(listed.proofs.iter().filter(fits).map(|p| {
-                        let ago = me.older(p.ago, letter);
-                        (holder(*replica, &p.source), Proof { source: p.source.clone(), ago })
-                    }));
-                }
-                // Not listed by a replica that knows it: heard there within S. Unlisted by one that does not: nothing.
-                None if since.is_some_and(|s| s <= letter.membership) => {
-                    proofs.push((format!("replica {replica}"), Proof { source: Source::Calm, ago: age }));
-                }
-                Some(_) | None => {}
-            }
+            let listed = letter.nodes.get(node);
+            let told = listed.filter(|n| me.uid_fits(n)).into_iter().flat_map(|n| &n.proofs);
+            let told = told.filter(move |p| p.source.boot().is_none_or(|b| !me.is_left(node, &b)));
+            let told = told.map(move |p| (*replica, &p.source, p.ago + age));
+            // Not listed by a replica that knows it: heard there within S. Unlisted by one that does not: nothing.
+            let calm = listed.is_none() && since.is_some_and(|s| s <= letter.membership);
             // The letter itself is traffic of that replica, whose host sent it.
-            if me.state.replicas.get(replica).is_some_and(|r| r.host == node) {
-                let proof = Proof { source: Source::ReplicaTraffic, ago: age };
-                proofs.push((format!("replica {replica} itself"), proof));
-            }
-            proofs
+            let own_host = me.state.replicas.get(replica).is_some_and(|r| r.host == *node);
+            told.chain(calm.then_some((*replica, &Source::Calm, age))).chain(own_host.then_some((
+                *replica,
+                &Source::ReplicaTraffic,
+                age,
+            )))
         })
     }
 
     fn summaries(&self, node: &NodeName) -> impl Iterator<Item = (&'a NodeSummary, &'a Letter)> {
         let me = *self;
-        let node = node.clone();
         self.pool
             .letters
             .values()
-            .filter_map(move |l| Some((l.nodes.get(&node)?, l)))
+            .filter_map(move |l| Some((l.nodes.get(node)?, l)))
             .filter(move |(n, _)| me.uid_fits(n))
     }
 
@@ -304,20 +305,16 @@ impl<'a> Pooled<'a> {
         &self,
         observer: &NodeName,
         subject: &NodeName,
-    ) -> impl Iterator<Item = (&'a super::summary::EdgeSummary, &'a Letter)> {
-        let observer = observer.clone();
+    ) -> impl Iterator<Item = (&'a EdgeSummary, &'a Letter)> {
         self.summaries(subject).filter_map(move |(node, letter)| {
-            Some((node.edges.iter().find(|e| e.observer == observer)?, letter))
+            let of = |e: &&EdgeSummary| e.observer == *observer;
+            Some((node.edges.iter().find(of)?, letter))
         })
     }
 
     /// The newest statement; of equal ones the one that is told last, since its ages were true last.
-    fn newest_edge(
-        &self,
-        observer: &NodeName,
-        subject: &NodeName,
-    ) -> Option<(&'a super::summary::EdgeSummary, &'a Letter)> {
-        let told = |e: &super::summary::EdgeSummary, l: &Letter| {
+    fn newest_edge(&self, observer: &NodeName, subject: &NodeName) -> Option<(&'a EdgeSummary, &'a Letter)> {
+        let told = |e: &EdgeSummary, l: &Letter| {
             std::cmp::Reverse(e.silence.map_or(Span::MAX, |s| self.older(s.told_ago, l)))
         };
         self.edges(observer, subject).max_by_key(|(e, l)| (e.number, told(e, l)))

@@ -24,12 +24,12 @@ pub(crate) const PATH_WORKED_WITHIN: Span = Span::from_mins(10);
 /// So many of its subjects must be heard by others before an observer is thought deaf.
 const OUTVOTED_BY: usize = 2;
 
-impl Pooled<'_> {
+impl<'a> Pooled<'a> {
     /// Whether `observer` may accuse anybody: Alive, heard, registered, without doubts, not outvoted.
     ///
     /// # Errors
     /// The first reason why not.
-    pub fn trusted(&self, observer: &NodeName) -> Result<(), Standing> {
+    pub fn trusted(&self, observer: &'a NodeName) -> Result<(), Standing> {
         let Some(node) = self.state.nodes.get(observer) else { return Err(Standing::NotAlive) };
         if !matches!(node.phase, Phase::Alive) {
             return Err(Standing::NotAlive);
@@ -55,7 +55,7 @@ impl Pooled<'_> {
     /// ago. `suspect`: the observer is suspect itself.
     pub fn standing(
         &self,
-        observer: &NodeName,
+        observer: &'a NodeName,
         subject: &NodeName,
         failure_age: Span,
         suspect: bool,
@@ -76,7 +76,7 @@ impl Pooled<'_> {
 
     /// At least 2, and at least half of all subjects assigned to it, were heard by somebody else at least S after its
     /// own last beacon of them.
-    fn is_outvoted(&self, observer: &NodeName) -> bool {
+    fn is_outvoted(&self, observer: &'a NodeName) -> bool {
         let Some(seat) = self.state.observers.seat(observer) else { return false };
         let outvoted = seat.subjects.iter().filter(|subject| {
             let Some(silence) = self.edge(observer, subject).silent else { return false };

@@ -78,6 +78,7 @@ struct Heard {
 }
 
 /// A replica.
+#[derive(Clone)]
 pub(super) struct Rep {
     pub(super) id: ReplicaId,
     pub(super) host: usize,
@@ -88,8 +89,9 @@ pub(super) struct Rep {
     owed: BTreeMap<usize, (u64, Vec<Report>)>,
 }
 
-type Cut = Box<dyn Fn(&Host, &Host) -> bool>;
+type Cut = std::rc::Rc<dyn Fn(&Host, &Host) -> bool>;
 
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) started: u64,
@@ -101,6 +103,8 @@ pub(super) struct World {
     pub(super) pool: Pool,
     pub(super) api: bool,
     pub(super) group_age: Span,
+    /// How often the leader works; every step unless a test is in a hurry.
+    pub(super) every: u64,
     /// Whether proposals are applied to the state.
     pub(super) applies: bool,
     pub(super) commands: Vec<(u64, Command)>,
@@ -160,6 +164,7 @@ impl World {
             pool: Pool::new(ReplicaId::new(1).unwrap()),
             api: true,
             group_age: Span::from_mins(60),
+            every: STEP,
             applies: false,
             commands: Vec::new(),
             last: JudgeOutput::default(),
@@ -169,7 +174,7 @@ impl World {
             index: 0,
             leaderless: None,
             answers: Vec::new(),
-            cut: Box::new(|_, _| false),
+            cut: std::rc::Rc::new(|_, _| false),
         }
     }
 
@@ -178,11 +183,11 @@ impl World {
     }
 
     pub(super) fn cut(&mut self, cut: impl Fn(&Host, &Host) -> bool + 'static) {
-        self.cut = Box::new(cut);
+        self.cut = std::rc::Rc::new(cut);
     }
 
     pub(super) fn heal(&mut self) {
-        self.cut = Box::new(|_, _| false);
+        self.cut = std::rc::Rc::new(|_, _| false);
     }
 
     /// Power lost: nothing of it runs.
@@ -228,7 +233,7 @@ impl World {
     }
 
     /// Runs until `done` or for `ms`; answers whether it was done.
-    pub(super) fn run_until(&mut self, ms: u64, done: impl Fn(&Self) -> bool) -> bool {
+    pub(super) fn run_until(&mut self, ms: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = self.now + ms;
         while self.now < end {
             self.step();
@@ -266,7 +271,10 @@ impl World {
         }
         self.elect();
         if self.leaderless.is_none() {
-            self.lead();
+            self.pool.tick(at(self.now));
+            if self.now.is_multiple_of(self.every) {
+                self.lead();
+            }
         }
     }
 
@@ -299,7 +307,7 @@ impl World {
                 }
             }
         }
-        if self.hosts[i].beats % 4 == 0 {
+        if self.hosts[i].beats.is_multiple_of(4) {
             self.status(i, &signed);
         }
     }
@@ -503,13 +511,13 @@ impl World {
             if !self.hosts[from].replica || !self.linked(from, to) {
                 continue;
             }
-            let summary = self.reps[r].witness.summary(now, &self.state);
-            if r == self.leader || summary.has_suspects() || self.now >= self.reps[r].handed + 250 {
+            let urgent = !self.last.judged.is_empty() && self.now >= self.reps[r].handed + 100;
+            if r == self.leader || urgent || self.now >= self.reps[r].handed + 250 {
                 self.reps[r].handed = self.now;
+                let summary = self.reps[r].witness.summary(now, &self.state);
                 self.pool.absorb(now, summary);
             }
         }
-        self.pool.tick(now);
         let wanted: Vec<(NodeName, Mono)> =
             self.last.read_bmc.iter().map(|w| (w.node.clone(), w.failure_date)).collect();
         self.read_bmcs(&wanted);
