@@ -71,7 +71,7 @@ fn the_tree_keeps_its_rules() -> Result<()> {
         }
         found.extend(script_mode(path, &text, &full)?);
     }
-    ensure!(found.is_empty(), "{} findings\n{}", found.len(), found.join("\n"));
+    ensure!(found.is_empty(), "rules are broken:\n{}", found.join("\n"));
     Ok(())
 }
 
