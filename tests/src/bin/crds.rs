@@ -31,7 +31,8 @@ fn run(args: &Args) -> Result<()> {
     for crd in [MachineBinding::crd(), FencingPolicy::crd(), Incident::crd()] {
         let plural = &crd.spec.names.plural;
         let yaml = serde_yaml::to_string(&crd).with_context(|| format!("write {plural} as YAML"))?;
-        let text = format!("# Made by hack/fix from arbiter/src/k8s/types.rs: change it there.\n{}\n", yaml.trim_end());
+        let head = "# Made by hack/fix from arbiter/src/k8s/types.rs: change it there.";
+        let text = format!("{head}\n{}\n", yaml.trim_end());
         let Some(folder) = &args.folder else {
             print!("---\n{text}");
             continue;
