@@ -221,15 +221,20 @@ impl Entry {
         Arc::clone(&self.warm).lock_owned().await
     }
 
-    /// Notes an identity that was read, and judges it if there is a pin.
+    /// Notes an identity that was read over the warm session, and judges it if there is a pin.
     pub fn note_identity(&self, facts: &IdentityFacts, verdict: Option<&IdentityVerdict>, now: Mono) {
+        if let Some(verdict) = verdict {
+            self.with_track(|t| t.identified(now, verdict));
+        }
+        self.show_identity(facts, verdict, now);
+    }
+
+    /// Keeps an identity for people to see.
+    pub fn show_identity(&self, facts: &IdentityFacts, verdict: Option<&IdentityVerdict>, now: Mono) {
         let uuid = facts.members.iter().find_map(|m| match &m.read {
             coroner_shared::bmc::MemberRead::Read { uuid, .. } => uuid.clone(),
             coroner_shared::bmc::MemberRead::Unreadable { .. } => None,
         });
-        if let Some(verdict) = verdict {
-            self.with_track(|t| t.identified(now, verdict));
-        }
         let mut seen = lock(&self.seen);
         seen.uuid = uuid;
         seen.identity = verdict.map(|v| (v.to_string(), now)).or(seen.identity.take());

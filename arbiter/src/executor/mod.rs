@@ -60,6 +60,8 @@ pub async fn run(tools: Tools) {
     let mut ended: BTreeMap<JobKey, Mono> = BTreeMap::new();
     let mut tasks: JoinSet<(JobKey, Job)> = JoinSet::new();
     let mut every = tokio::time::interval(Duration::from_millis(250));
+    let mut rounds = JoinSet::new();
+    rounds.spawn(binding::rounds(tools.clone()));
     loop {
         let snapshot = published.borrow_and_update().clone();
         let now = clock::now();
