@@ -401,7 +401,7 @@ fn raft_logger() -> slog::Logger {
         fn log(&self, record: &slog::Record<'_>, _: &slog::OwnedKVList) -> Result<(), slog::Never> {
             match record.level() {
                 slog::Level::Critical | slog::Level::Error => {
-                    tracing::error!(target: "raft", "{}", record.msg())
+                    tracing::error!(target: "raft", "{}", record.msg());
                 }
                 slog::Level::Warning => tracing::warn!(target: "raft", "{}", record.msg()),
                 slog::Level::Info | slog::Level::Debug | slog::Level::Trace => {

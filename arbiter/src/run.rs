@@ -339,7 +339,7 @@ async fn prune(proposer: Proposer, publisher: Publisher) {
             Ok(0) => {}
             Ok(gone) => tracing::info!(gone, "old Incidents deleted"),
             Err(error) => {
-                tracing::debug!(error = %transport::chain(&error), "old Incidents are not deleted; trying again in 10 minutes")
+                tracing::debug!(error = %transport::chain(&error), "old Incidents are not deleted; trying again in 10 minutes");
             }
         }
     }

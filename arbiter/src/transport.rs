@@ -81,13 +81,13 @@ async fn to_peer(
         if reached != Some(good) {
             match &sent {
                 Ok(answer) if good => {
-                    tracing::info!(replica = %id, %address, status = %answer.status(), "replica reached")
+                    tracing::info!(replica = %id, %address, status = %answer.status(), "replica reached");
                 }
                 Ok(answer) => {
-                    tracing::warn!(replica = %id, %address, status = %answer.status(), "a replica refuses our messages")
+                    tracing::warn!(replica = %id, %address, status = %answer.status(), "a replica refuses our messages");
                 }
                 Err(error) => {
-                    tracing::warn!(replica = %id, %address, error = %chain(error), "a replica cannot be reached; trying on")
+                    tracing::warn!(replica = %id, %address, error = %chain(error), "a replica cannot be reached; trying on");
                 }
             }
             reached = Some(good);

@@ -135,7 +135,7 @@ async fn perform(tools: &Tools, job: &Job, mut cancelled: watch::Receiver<bool>)
             Job::Verify { node, .. } => binding::verify(tools, node).await,
             Job::PublishIncident { incident, .. } => publish::incident(tools, incident).await,
             Job::PublishBinding { node, ready, pin } => {
-                publish::binding(tools, node, ready, pin.as_ref()).await
+                publish::binding(tools, node, ready, pin.as_ref()).await;
             }
             Job::PublishPolicy { name, conflicts } => publish::policy(tools, name, conflicts).await,
             Job::Page { node, reason, text } => publish::page(tools, node, reason, text).await,

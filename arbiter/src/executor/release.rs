@@ -105,10 +105,10 @@ pub(super) async fn expedite(tools: &Tools, expedite: &ExpediteJob) {
             ReleaseStrategy::Expedite => match tools.writer.expedite(&subject, &expedite.released).await {
                 Ok(failed) if failed.is_empty() => {}
                 Ok(failed) => {
-                    tracing::warn!(node = %subject.node, ?failed, "pods could not be deleted; trying on")
+                    tracing::warn!(node = %subject.node, ?failed, "pods could not be deleted; trying on");
                 }
                 Err(error) => {
-                    tracing::warn!(node = %subject.node, %error, "pods could not be deleted; trying on")
+                    tracing::warn!(node = %subject.node, %error, "pods could not be deleted; trying on");
                 }
             },
         }
@@ -195,7 +195,7 @@ pub(super) async fn power_on(tools: &Tools, on: &PowerOnJob) {
         match driver.power_on(&member, Span::from_secs(10)).await {
             Ok(answer) => tracing::info!(%node, ?answer, "power on sent"),
             Err(error) => {
-                tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it")
+                tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it");
             }
         }
         let _ = driver.close().await;

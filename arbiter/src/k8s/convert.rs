@@ -185,11 +185,11 @@ fn tls_wrong(spec: &MachineBindingSpec) -> Vec<Wrong> {
         |field: &str, why: &str| wrong.push(Wrong { field: format!("tls.{field}"), why: why.to_owned() });
     match (&tls.ca_bundle, &tls.sha256_pin) {
         (None, None) => {
-            say("caBundle", "give a CA bundle, or sha256Pin with `of`; a BMC is never talked to unverified")
+            say("caBundle", "give a CA bundle, or sha256Pin with `of`; a BMC is never talked to unverified");
         }
         (Some(_), Some(_)) => say("sha256Pin", "give a CA bundle or a pin, not both"),
         (None, Some(_)) if tls.of.is_none() => {
-            say("of", "say whether sha256Pin is of the `certificate` or of its `key`")
+            say("of", "say whether sha256Pin is of the `certificate` or of its `key`");
         }
         (None, Some(_)) | (Some(_), None) => {}
     }
