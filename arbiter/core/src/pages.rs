@@ -73,6 +73,12 @@ pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mon
         }
         Phase::Released { on_since, .. } => {
             released(incident, *on_since, since, &timings, &mut page);
+            if node.facts.as_ref().is_some_and(|f| !f.tainted_by_us) {
+                let text = "another controller took our taint away from it. Nothing is fought over; its workloads may \
+                            be placed there while the machine is off."
+                    .to_owned();
+                page("TaintTakenAway", text, since + PATIENCE);
+            }
         }
         Phase::Returning { .. } => returning(state, name, incident, since, &timings, &mut page),
     }

@@ -3,6 +3,7 @@
 mod edges;
 mod facts;
 mod golden;
+mod lives;
 mod random;
 mod refusals;
 pub(crate) mod views;

@@ -1,5 +1,7 @@
 //! What others are to see: resources that are copies of the state, verifications that are due, pages.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use coroner_shared::id::NodeName;
 
 use super::Job;
@@ -36,20 +38,26 @@ pub(super) fn of_state(state: &State, jobs: &mut Vec<Job>) {
     for (id, incident) in &state.incidents {
         jobs.push(Job::PublishIncident { incident: id.clone(), version: incident.version });
     }
-    for policy in state.policies.values() {
-        let selected: Vec<_> = state
-            .nodes
-            .values()
-            .filter_map(|n| n.facts.as_ref())
-            .filter(|f| selects(policy, &f.labels))
-            .collect();
-        let conflicts = state
-            .policies
-            .values()
-            .filter(|other| other.name != policy.name)
-            .filter(|other| selected.iter().any(|f| selects(other, &f.labels)))
-            .map(|other| other.name.clone())
-            .collect();
-        jobs.push(Job::PublishPolicy { name: policy.name.clone(), conflicts });
+    for (name, others) in conflicts(state) {
+        let conflicts = others.into_iter().map(str::to_owned).collect();
+        jobs.push(Job::PublishPolicy { name: name.to_owned(), conflicts });
     }
+}
+
+/// Each policy with those that select a node that it selects, in one pass over the nodes.
+fn conflicts(state: &State) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut conflicts: BTreeMap<&str, BTreeSet<&str>> =
+        state.policies.keys().map(|name| (name.as_str(), BTreeSet::new())).collect();
+    for facts in state.nodes.values().filter_map(|n| n.facts.as_ref()) {
+        let matching = state.policies.values().filter(|policy| selects(policy, &facts.labels));
+        let names: Vec<&str> = matching.map(|policy| policy.name.as_str()).collect();
+        if names.len() < 2 {
+            continue;
+        }
+        for name in &names {
+            let others = names.iter().filter(|other| *other != name);
+            conflicts.entry(name).or_default().extend(others);
+        }
+    }
+    conflicts
 }

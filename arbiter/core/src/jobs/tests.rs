@@ -33,9 +33,8 @@ fn job(w: &World, n: u32, kind: &str) -> Job {
 fn pages(w: &World, n: u32) -> BTreeSet<String> {
     jobs(&w.state)
         .into_iter()
-        .filter_map(|job| match job {
-            Job::Page { node, reason, .. } if node == name(n) => Some(reason),
-            _ => None,
+        .filter_map(|job| {
+            if let Job::Page { node, reason, .. } = job { (node == name(n)).then_some(reason) } else { None }
         })
         .collect()
 }
@@ -124,9 +123,7 @@ fn a_job_is_wanted_while_the_state_asks_for_exactly_it() {
     let mut w = World::new(5);
     w.silent_on(1);
     let fence = job(&w, 1, "Fence");
-    for step in [w.intent(1)] {
-        w.done(step);
-    }
+    w.done(w.intent(1));
     w.done(w.attempt(1, 1, true));
     assert!(wanted(&w.state, &fence), "nothing that changes while it runs is in it");
     w.done(Command::Pause { node: None, who: "bob".to_owned(), why: "w".to_owned() });
@@ -224,9 +221,9 @@ fn a_re_fence_is_a_fence_that_being_heard_does_not_stop() {
 fn an_order_for_the_fence_says_what_the_state_knows() {
     let mut w = World::new(5);
     w.silent_on(1);
-    let fence = |w: &World| match job(w, 1, "Fence") {
-        Job::Fence(fence) => fence,
-        other => panic!("{other:?}"),
+    let fence = |w: &World| {
+        let Job::Fence(fence) = job(w, 1, "Fence") else { panic!() };
+        fence
     };
     let known = BmcKnown { steady: true, shown: None, off_for: secs(7) };
     let order = fence_order(&w.state, &fence(&w), known).unwrap();
@@ -287,9 +284,8 @@ fn both_policies_of_a_conflict_say_so() {
     w.done(Command::PolicySet(Box::new(other)));
     let shown: Vec<_> = jobs(&w.state)
         .into_iter()
-        .filter_map(|job| match job {
-            Job::PublishPolicy { name, conflicts } => Some((name, conflicts)),
-            _ => None,
+        .filter_map(|job| {
+            if let Job::PublishPolicy { name, conflicts } = job { Some((name, conflicts)) } else { None }
         })
         .collect();
     let both = |a: &str, b: &str| (a.to_owned(), vec![b.to_owned()]);
@@ -300,10 +296,7 @@ fn both_policies_of_a_conflict_say_so() {
 fn an_incident_is_published_anew_whenever_it_changed() {
     let mut w = World::new(5);
     let version = |w: &World| {
-        let of = |job: Job| match job {
-            Job::PublishIncident { version, .. } => Some(version),
-            _ => None,
-        };
+        let of = |job: Job| if let Job::PublishIncident { version, .. } = job { Some(version) } else { None };
         jobs(&w.state).into_iter().find_map(of).unwrap()
     };
     w.silent_on(1);

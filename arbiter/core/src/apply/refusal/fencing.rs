@@ -61,12 +61,10 @@ impl Refuses for FencingRefusal {
                 "Off is proven by readings alone, over the longer span.",
                 "If its BMC stopped answering, look at the machine and use `coroner confirm-off`.",
             ),
-            Self::FoundOn => said(
-                "FoundOn",
-                "it was found off, and now its BMC says On",
-                "No power command is sent; the intent closes and the node is judged again.",
-                "Check who works on that machine.",
-            ),
+            Self::FoundOn => {
+                let next = "No power command is sent; the intent closes and the node is judged again.";
+                said("FoundOn", "it was found off, and now its BMC says On", next, "See who works on it.")
+            }
             Self::NotFoundOff => said(
                 "NotFoundOff",
                 "it was not condemned as found off, or a command was sent since; On is what is to be changed",
@@ -94,18 +92,15 @@ impl Refuses for FencingRefusal {
                     "Nothing needs to be done.",
                 )
             }
-            Self::ConfirmationExpired => said(
-                "ConfirmationExpired",
-                "the confirmation is older than 15 minutes",
-                "Nothing is released.",
-                "Look at the machine once more and use `coroner confirm-off` again.",
-            ),
-            Self::NotYet(waits) => said(
-                "NotYet",
-                &format!("it waits for {waits}"),
-                "It goes on by itself when that is over.",
-                "If it must not wait, see `coroner return`.",
-            ),
+            Self::ConfirmationExpired => {
+                let advice = "Look at the machine once more and use `coroner confirm-off` again.";
+                let what = "the confirmation is older than 15 minutes";
+                said("ConfirmationExpired", what, "Nothing is released.", advice)
+            }
+            Self::NotYet(waits) => {
+                let advice = "If it must not wait, see `coroner return`.";
+                said("NotYet", &format!("it waits for {waits}"), "It goes on by itself after that.", advice)
+            }
             Self::NoPowerOn(why) => {
                 said("NoPowerOn", why, "The machine stays as it is.", "Power it on by hand if that is right.")
             }

@@ -162,7 +162,7 @@ fn a_goodbye_ends_with_the_next_proof_of_life_or_boot() {
 
 #[test]
 fn a_domain_changes_while_its_node_is_alive_and_counts_twice_for_ten_minutes() {
-    let mut w = World::in_racks(4, |n| Some(n));
+    let mut w = World::in_racks(4, Some);
     let relabel = |w: &mut World, rack: &str| {
         let rack = rack.to_owned();
         w.change(1, move |f| {
@@ -203,7 +203,7 @@ fn a_binding_keeps_its_pin_over_a_change_and_is_not_used_before_it_is_verified()
     let mut changed = binding(1);
     changed.hash = "b2".to_owned();
     changed.pin = Some(pin(2));
-    w.done(Command::BindingSet { node: name(1), binding: changed.clone() });
+    w.done(Command::BindingSet { node: name(1), binding: changed });
     let stands = &w.state.bindings[&name(1)];
     assert_eq!(stands.pin, Some(pin(1)), "a pin is the log's");
     assert!(stands.disabled.is_some());

@@ -107,14 +107,26 @@ fn command(w: &mut World, kind: u8, n: u32, vary: u8) -> Option<Command> {
     if kind >= 160 {
         return forward(w, n, vary);
     }
+    let kind = kind % 40;
     let node = name(n);
-    let open = w.state.nodes.get(&node).and_then(|k| k.phase.incident()).cloned();
-    let incident = || open.clone();
-    let who = || ("alice".to_owned(), "because".to_owned());
-    if !w.state.nodes.contains_key(&node) && !matches!(kind % 40, 0..=3) {
+    if !w.state.nodes.contains_key(&node) && kind > 3 {
         return Some(Command::Tick);
     }
-    Some(match kind % 40 {
+    match kind {
+        0..=3 => Some(fact(w, kind, n, vary)),
+        4..=14 => Some(judged(w, kind, n, vary)),
+        15..=31 => fenced(w, kind, n, vary),
+        32..=36 => released(w, kind, n, vary),
+        _ => Some(act(kind, n, vary)),
+    }
+}
+
+fn who() -> (String, String) {
+    ("alice".to_owned(), "because".to_owned())
+}
+
+fn fact(w: &mut World, kind: u8, n: u32, vary: u8) -> Command {
+    match kind {
         0 => Command::NodeFacts(w.facts(n)),
         1 => w.registration(n),
         2 => {
@@ -123,120 +135,111 @@ fn command(w: &mut World, kind: u8, n: u32, vary: u8) -> Option<Command> {
             }
             w.registration(n)
         }
-        3 => {
+        _ => {
             let mut facts = w.facts(n);
-            match vary % 7 {
+            match vary % 6 {
                 0 => facts.boot = Some(w.boot(n)),
                 1 => facts.ready = !facts.ready,
                 2 => facts.tainted_by_us = !facts.tainted_by_us,
                 3 => facts.etcd_voter = !facts.etcd_voter,
                 4 => facts.system_uuid = machine(n + u32::from(vary % 2) * 50).to_string(),
-                5 => {
+                _ => {
                     let labels = &mut facts.labels;
                     if labels.remove("topology.kubernetes.io/rack").is_none() {
                         labels.insert("topology.kubernetes.io/rack".to_owned(), format!("r{}", vary % 3));
                     }
                 }
-                _ => facts.boot = Some(w.boot(n)),
             }
             Command::NodeFacts(facts)
         }
-        4..=7 => Command::Judge(Box::new(w.view(n).off())),
-        8..=10 => Command::Judge(Box::new(w.view(n).on())),
-        11 => Command::Judge(Box::new(w.view(n).bmc_silent())),
-        12 => Command::Judge(Box::new(w.view(n).alive())),
-        13 => Command::Judge(Box::new(w.view(n).on().in_a_storm(u32::from(vary % 8)))),
-        14 => w.order(n, if vary.is_multiple_of(2) { "alice" } else { "policy/x" }),
-        15..=18 => Command::Intent { node, incident: incident()?, read_only: vary.is_multiple_of(5) },
-        19..=22 => {
-            let number = w.last_number(n) + u32::from(vary % 8 == 0) + 1;
-            incident()?;
-            w.attempt(n, number, !vary.is_multiple_of(3))
-        }
+    }
+}
+
+fn judged(w: &World, kind: u8, n: u32, vary: u8) -> Command {
+    let view = w.view(n);
+    let view = match kind {
+        4..=7 => view.off(),
+        8..=10 => view.on(),
+        11 => view.bmc_silent(),
+        12 => view.alive(),
+        13 => view.on().in_a_storm(u32::from(vary % 8)),
+        _ => return w.order(n, if vary.is_multiple_of(2) { "alice" } else { "policy/x" }),
+    };
+    Command::Judge(Box::new(view))
+}
+
+fn fenced(w: &World, kind: u8, n: u32, vary: u8) -> Option<Command> {
+    let node = name(n);
+    let incident = w.state.nodes.get(&node)?.phase.incident()?.clone();
+    let number = w.last_number(n);
+    Some(match kind {
+        15..=18 => Command::Intent { node, incident, read_only: vary.is_multiple_of(5) },
+        19..=22 => w.attempt(n, number + u32::from(vary.is_multiple_of(8)) + 1, !vary.is_multiple_of(3)),
         23 => {
             let answer = match vary % 3 {
                 0 => CommandAnswer::Refused { why: "409".to_owned() },
                 1 => CommandAnswer::Unknown { why: "reset".to_owned() },
                 _ => CommandAnswer::Accepted,
             };
-            Command::AttemptAnswered { node, incident: incident()?, number: w.last_number(n), answer }
+            Command::AttemptAnswered { node, incident, number, answer }
         }
         24..=26 => {
-            incident()?;
-            let command = (vary.is_multiple_of(2)).then_some(CommandAnswer::Accepted);
-            let over = secs(if vary.is_multiple_of(7) {
-                3
-            } else if command.is_some() {
-                4
-            } else {
-                30
-            });
-            let attempt = if vary.is_multiple_of(4) { 0 } else { w.last_number(n) };
-            w.proven(n, attempt, offs(n, over, command))
+            let command = vary.is_multiple_of(2).then_some(CommandAnswer::Accepted);
+            let enough = if command.is_some() { 4 } else { 30 };
+            let over = secs(if vary.is_multiple_of(7) { 3 } else { enough });
+            w.proven(n, if vary.is_multiple_of(4) { 0 } else { number }, offs(n, over, command))
         }
         27 => w.heard(n),
         28 => Command::SilentAgain { node },
         29 => Command::LeaseMoved { node },
-        30 => {
-            incident()?;
-            if vary.is_multiple_of(2) {
-                w.still_on(n)
-            } else {
-                Command::FoundOnAgain { node, incident: incident()? }
-            }
-        }
-        31 => {
-            incident()?;
-            match vary % 4 {
-                0 => w.confirm(n),
-                1 => Command::LastReadOn { node, incident: incident()? },
-                2 => Command::LastReadFailed { node, incident: incident()?, why: "x".to_owned() },
-                _ => Command::Stalled {
-                    node,
-                    incident: incident()?,
-                    why: "x".to_owned(),
-                    disable_binding: vary.is_multiple_of(8),
-                },
-            }
-        }
-        32..=33 => {
-            incident()?;
-            w.release_begun(n)
-        }
-        34 => Command::TaintSeen { node, incident: incident()? },
-        35 => match vary % 4 {
-            0 => Command::LeftoversGone { node, incident: incident()? },
-            1 => Command::PowerAfterRelease { node, incident: incident()?, on: vary.is_multiple_of(8) },
-            2 => Command::PowerOn { node, incident: incident()? },
-            _ => Command::Paged { node, reason: "HeldBmcSilent".to_owned() },
-        },
-        36 => match vary % 3 {
-            0 => Command::TaintRemoved { node, incident: incident()? },
-            1 => Command::Returned { node, incident: incident()? },
-            _ => Command::Return { node, who: who().0, why: who().1 },
-        },
-        37 => {
-            let whom = (vary % 4 != 0).then_some(node);
-            if vary.is_multiple_of(2) {
-                Command::Pause { node: whom, who: who().0, why: who().1 }
-            } else {
-                Command::Resume { node: whom, who: who().0, why: who().1 }
-            }
-        }
-        38 => match vary % 6 {
-            0 => Command::PolicySet(Box::new(policy(Mode::Observe))),
-            1 => Command::PolicyGone { name: "all".to_owned() },
-            2 => Command::BindingVerified { node, hash: "b1".to_owned(), result: Err("Mismatch".to_owned()) },
-            3 => Command::ClearHeld { node, who: who().0, why: who().1 },
-            4 => Command::NodeGone { node, uid: uid(n) },
-            _ => Command::Repin { node, who: who().0, why: who().1 },
-        },
+        30 if vary.is_multiple_of(2) => w.still_on(n),
+        30 => Command::FoundOnAgain { node, incident },
         _ => match vary % 4 {
-            0 | 1 => Command::PolicySet(Box::new(policy(Mode::Enforce))),
-            2 => Command::BindingVerified { node, hash: "b1".to_owned(), result: Ok(pin(n)) },
-            _ => Command::BindingSet { node, binding: binding(n) },
+            0 => w.confirm(n),
+            1 => Command::LastReadOn { node, incident },
+            2 => Command::LastReadFailed { node, incident, why: "x".to_owned() },
+            _ => {
+                let disable_binding = vary.is_multiple_of(3);
+                Command::Stalled { node, incident, why: "x".to_owned(), disable_binding }
+            }
         },
     })
+}
+
+fn released(w: &World, kind: u8, n: u32, vary: u8) -> Option<Command> {
+    let node = name(n);
+    let incident = w.state.nodes.get(&node)?.phase.incident()?.clone();
+    Some(match (kind, vary % 4) {
+        (32..=33, _) => w.release_begun(n),
+        (34, _) => Command::TaintSeen { node, incident },
+        (35, 0) => Command::LeftoversGone { node, incident },
+        (35, 1) => Command::PowerAfterRelease { node, incident, on: vary > 127 },
+        (35, 2) => Command::PowerOn { node, incident },
+        (35, _) => Command::Paged { node, reason: "HeldBmcSilent".to_owned() },
+        (_, 0) => Command::TaintRemoved { node, incident },
+        (_, 1) => Command::Returned { node, incident },
+        (_, _) => Command::Return { node, who: who().0, why: who().1 },
+    })
+}
+
+fn act(kind: u8, n: u32, vary: u8) -> Command {
+    let node = name(n);
+    let (who, why) = who();
+    let all_or_one = (!vary.is_multiple_of(4)).then(|| node.clone());
+    let hash = || "b1".to_owned();
+    match (kind, vary % 6) {
+        (37, 0 | 2 | 4) => Command::Pause { node: all_or_one, who, why },
+        (37, _) => Command::Resume { node: all_or_one, who, why },
+        (38, 0) => Command::PolicySet(Box::new(policy(Mode::Observe))),
+        (38, 1) => Command::PolicyGone { name: "all".to_owned() },
+        (38, 2) => Command::BindingVerified { node, hash: hash(), result: Err("Mismatch".to_owned()) },
+        (38, 3) => Command::ClearHeld { node, who, why },
+        (38, 4) => Command::NodeGone { node, uid: uid(n) },
+        (38, _) => Command::Repin { node, who, why },
+        (_, 0..=3) => Command::PolicySet(Box::new(policy(Mode::Enforce))),
+        (_, 4) => Command::BindingVerified { node, hash: hash(), result: Ok(pin(n)) },
+        (_, _) => Command::BindingSet { node, binding: binding(n) },
+    }
 }
 
 impl World {
@@ -324,11 +327,10 @@ fn never_alive_too_early(before: &State, state: &State, node: &NodeName, was: &P
 
 /// A proof speaks of the life of its incident, and is readings that prove or a person's word.
 fn proofs_are_of_the_life(state: &State, node: &NodeName, phase: &Phase) {
-    let proof = match phase {
-        Phase::ProvenOff { proof, .. } | Phase::Releasing { proof, .. } | Phase::Released { proof, .. } => {
-            proof
-        }
-        _ => return,
+    let (Phase::ProvenOff { proof, .. } | Phase::Releasing { proof, .. } | Phase::Released { proof, .. }) =
+        phase
+    else {
+        return;
     };
     let (_, incident) = state.open_incident(node).unwrap();
     assert_eq!(*proof.incarnation(), incident.incarnation);
@@ -421,7 +423,7 @@ proptest! {
         for (index, entry) in &w.log {
             apply(&mut other, *index, entry);
         }
-        prop_assert_eq!(snapshot::hash(&other).unwrap(), want.clone());
+        prop_assert_eq!(&snapshot::hash(&other).unwrap(), &want);
         // A third begins with a snapshot in the middle, and is told of some entries again.
         let cut = cut.index(w.log.len());
         let mut third = State::default();

@@ -243,9 +243,9 @@ fn attempts_are_refused_by_name() {
     let fenced = |found_off: bool, read_only: bool| {
         let mut w = World::new(5);
         if found_off {
-            w.found_off(1)
+            w.found_off(1);
         } else {
-            w.silent_on(1)
+            w.silent_on(1);
         }
         let incident = w.incident_id(1);
         w.done(Command::Intent { node: name(1), incident, read_only });

@@ -140,12 +140,10 @@ impl World {
 
     /// One entry with a span.
     pub(crate) fn say_after(&mut self, span: Span, command: Command) -> Outcome {
-        self.index += 1;
         self.keys += 1;
         let key = format!("key-{}", self.keys);
         let entry = Entry { span, leader: replica(1), term: 3, key, command };
-        self.log.push((self.index, entry.clone()));
-        apply(&mut self.state, self.index, &entry)
+        self.say_entry(entry)
     }
 
     /// One entry at once.
@@ -156,8 +154,9 @@ impl World {
     /// One entry as it stands.
     pub(crate) fn say_entry(&mut self, entry: Entry) -> Outcome {
         self.index += 1;
-        self.log.push((self.index, entry.clone()));
-        apply(&mut self.state, self.index, &entry)
+        let outcome = apply(&mut self.state, self.index, &entry);
+        self.log.push((self.index, entry));
+        outcome
     }
 
     /// One entry that must change something.
@@ -245,12 +244,18 @@ impl World {
 
     /// Name of the phase, with the word of a hold: `Held:Paused`.
     pub(crate) fn stands(&self, n: u32) -> String {
-        match self.phase(n) {
-            Phase::Held { why, .. } => format!("Held:{}", why.word()),
-            Phase::Fencing { released: Some(_), .. } => "Fencing:re-fence".to_owned(),
-            Phase::Returning { released: Some(_), .. } => "Returning:released".to_owned(),
-            other => other.name().to_owned(),
-        }
+        let phase = self.phase(n);
+        let detail = match phase {
+            Phase::Held { why, .. } => Some(why.word()),
+            Phase::Fencing { released, .. } => released.as_ref().map(|_| "re-fence"),
+            Phase::Returning { released, .. } => released.as_ref().map(|_| "released"),
+            Phase::Alive
+            | Phase::Condemned { .. }
+            | Phase::ProvenOff { .. }
+            | Phase::Releasing { .. }
+            | Phase::Released { .. } => None,
+        };
+        detail.map_or_else(|| phase.name().to_owned(), |detail| format!("{}:{detail}", phase.name()))
     }
 
     #[track_caller]
