@@ -334,3 +334,6 @@ fn returning(state: &State, name: &NodeName, node: &Node) -> Said {
         advice: (!what.is_empty() && !removed).then(|| "`coroner return` ends the waiting.".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,8 @@ struct Wrong(Vec<FieldError>);
 impl Wrong {
     fn unless(&mut self, good: bool, field: &'static str, value: impl Display, right: impl Display) {
         if !good {
-            let value = Some(value.to_string()).filter(|v| !v.is_empty()).unwrap_or_else(|| "empty".to_owned());
+            let value =
+                Some(value.to_string()).filter(|v| !v.is_empty()).unwrap_or_else(|| "empty".to_owned());
             self.0.push(FieldError { field, value, right: right.to_string() });
         }
     }

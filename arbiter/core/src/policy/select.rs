@@ -54,3 +54,6 @@ pub fn rules_for(state: &State, node: &NodeName) -> Rules {
 pub fn selects(policy: &Policy, labels: &BTreeMap<String, String>) -> bool {
     policy.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
+
+#[cfg(test)]
+mod tests;
