@@ -50,7 +50,9 @@ pub fn hold(why: &HeldReason) -> String {
         HeldReason::DomainDown => "a large part of its failure domain fell silent together",
         HeldReason::BmcSilent => "neither it nor its BMC answers, while a BMC beside it does",
         HeldReason::BmcNetworkSilent => "neither it nor any BMC of its network answers",
-        HeldReason::BmcUnclear(what) => return format!("its BMC gives no power state that could be used: {what}"),
+        HeldReason::BmcUnclear(what) => {
+            return format!("its BMC gives no power state that could be used: {what}");
+        }
         HeldReason::ApiUnreadable => "the API server cannot be read, so its kubelet cannot speak",
         HeldReason::KubeletAlive => "its kubelet renews its Lease: only our agent is silent",
         HeldReason::ArbiterBlind => "the silence of many nodes is unexplained: the arbiter may be cut off",

@@ -60,6 +60,7 @@ pub(super) fn with_truth(mut record: Record, lines: &[Line]) -> Record {
 }
 
 /// A line of truth, at that second.
+#[expect(clippy::needless_pass_by_value, reason = "always made for this call")]
 pub(super) fn line(second: u64, machine: &str, boot_id: &str, event: &str, detail: Value) -> Line {
     let line =
         json!({ "t": s(second), "machine": machine, "boot_id": boot_id, "event": event, "detail": detail });
@@ -89,6 +90,7 @@ pub(super) fn command(second: u64, bmc: &str, victim: &str, kind: &str) -> Entry
 }
 
 /// An Incident as the watch saw it at that second.
+#[expect(clippy::needless_pass_by_value, reason = "always made for this call")]
 pub(super) fn incident(second: u64, name: &str, node: &str, status: Value) -> Seen {
     Seen {
         t: s(second),

@@ -85,7 +85,7 @@ impl Lives {
             match line.event {
                 Event::On => all.lives.extend(born(line)),
                 Event::OffBegin => {
-                    all.with_life(line, |life| life.off_begin = life.off_begin.or(Some(line.t)))
+                    all.with_life(line, |life| life.off_begin = life.off_begin.or(Some(line.t)));
                 }
                 Event::OffDone => all.with_life(line, |life| {
                     life.off_begin = life.off_begin.or(Some(line.t));

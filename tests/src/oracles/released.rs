@@ -144,7 +144,7 @@ mod tests {
             match want {
                 None => assert!(found.is_empty(), "{tainted:?}: {found:?}"),
                 Some(word) => {
-                    assert!(found.len() == 1 && found[0].1.contains(word), "{tainted:?}: {found:?}")
+                    assert!(found.len() == 1 && found[0].1.contains(word), "{tainted:?}: {found:?}");
                 }
             }
         }

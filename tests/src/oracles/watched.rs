@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 /// The taint that releases a node's workloads (Kubernetes, "Non-graceful node shutdown").
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
+/// What the node controller puts on the Node of a silent kubelet, and takes away by itself.
+const GIVEN_UP: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+
 /// Of what kind an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -78,6 +81,9 @@ pub struct NodeSeen {
     pub unschedulable: bool,
     /// Whether it carries the out-of-service taint.
     pub out_of_service: bool,
+    /// Whether the node controller's own taints of a silent kubelet are still there.
+    #[serde(default)]
+    pub given_up: bool,
 }
 
 // === impl Seen ===
@@ -142,6 +148,7 @@ impl NodeSeen {
         let spec = node.spec.as_ref();
         let status = node.status.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+        let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
         Self {
             boot_id: status
                 .and_then(|status| status.node_info.as_ref())
@@ -153,11 +160,8 @@ impl NodeSeen {
                 .map(|condition| condition.status.clone())
                 .unwrap_or_default(),
             unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
-            out_of_service: spec
-                .and_then(|spec| spec.taints.as_deref())
-                .unwrap_or_default()
-                .iter()
-                .any(|taint| taint.key == OUT_OF_SERVICE),
+            out_of_service: taints.iter().any(|taint| taint.key == OUT_OF_SERVICE),
+            given_up: taints.iter().any(|taint| GIVEN_UP.contains(&taint.key.as_str())),
         }
     }
 
