@@ -238,7 +238,7 @@ mod tests {
         let read = parse(&bytes).unwrap();
         assert_eq!(read.sender, sender);
         assert_eq!(encoded_bytes(&sender, &Message::Beacon(signed.clone())), bytes.len());
-        assert_eq!(read.claims(), Ok(Message::Beacon(signed.clone())));
+        assert_eq!(read.claims(), Ok(Message::Beacon(signed)));
         let Message::Beacon(got) = read.verify(&key.public(), CLUSTER).unwrap() else { panic!() };
         assert_eq!(got.verify(&key.public(), CLUSTER).unwrap(), beacon());
         for at in 0..bytes.len() {
