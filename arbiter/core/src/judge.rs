@@ -16,7 +16,7 @@ mod grace;
 mod scene;
 mod signs;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod views;
 
 use std::collections::BTreeMap;

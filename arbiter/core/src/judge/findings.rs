@@ -58,13 +58,9 @@ pub(super) fn of(
     let mut findings: Vec<Finding> =
         fleet.partial().map(|n| Finding::about(n, FindingKind::Partial)).collect();
     for name in &scene.listed {
-        if scene.pooled.heard_within(name, HEARD) {
-            if scene.pooled.health(name).has(HealthSummary::KUBELET_DEAD) {
-                findings.push(Finding::about(name, FindingKind::KubeletDead));
-            }
-            if signs::off_for(scene, name).is_some() {
-                findings.push(Finding::about(name, FindingKind::OffWhileHeard));
-            }
+        let ill = scene.pooled.health(name).has(HealthSummary::KUBELET_DEAD);
+        if ill && scene.pooled.heard_within(name, HEARD) {
+            findings.push(Finding::about(name, FindingKind::KubeletDead));
         }
         if scene.pooled.is_duplicate(name) {
             findings.push(Finding::about(name, FindingKind::Duplicate));
@@ -74,6 +70,8 @@ pub(super) fn of(
             findings.push(Finding::about(name, FindingKind::KeyChanged));
         }
     }
+    let contradicted = scene.sight.bmc.keys().filter(|name| signs::is_off_while_heard(scene, name));
+    findings.extend(contradicted.map(|name| Finding::about(name, FindingKind::OffWhileHeard)));
     for (name, (view, verdict)) in judged {
         findings.extend(of_suspect(scene, name, view, verdict).into_iter().map(|k| Finding::about(name, k)));
     }

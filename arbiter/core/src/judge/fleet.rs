@@ -124,12 +124,18 @@ fn is_unexplained(scene: &Scene<'_>, name: &NodeName) -> bool {
     })
 }
 
-/// Heard by some, and reported silent by an observer that may accuse.
+/// Heard now by some, at least S after an observer that may accuse had its last beacon. A host that has just died was
+/// heard within 3 s as well, but by nobody later than by others.
 fn is_partial(scene: &Scene<'_>, name: &NodeName) -> bool {
     let observers = scene.state().observers.of(name);
-    let hears = |o: &NodeName| scene.pooled.edge(o, name).hears_ago.is_some_and(|ago| ago <= HEARD);
-    let heard = scene.pooled.heard_within(name, HEARD) || observers.iter().any(hears);
-    heard && scene.accusers(name) > 0
+    let claims = observers.iter().filter_map(|o| scene.pooled.edge(o, name).hears_ago);
+    let proven = scene.pooled.last_proof(name).map(|(_, _, ago)| ago);
+    let Some(heard) = claims.chain(proven).min().filter(|ago| *ago <= HEARD) else { return false };
+    let later = scene.rules(name).beacons.suspect;
+    observers
+        .iter()
+        .filter(|o| scene.may_accuse(o))
+        .any(|o| scene.pooled.edge(o, name).silent.is_some_and(|s| s.silent >= heard + later))
 }
 
 /// Who met rule 1 within the last 10 s, counting from when silence can first be reported, and of how many domains.

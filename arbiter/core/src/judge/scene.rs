@@ -94,7 +94,9 @@ impl<'a> Scene<'a> {
         if self.accusers(name) >= REPORTS_MIN {
             return true;
         }
-        !self.pooled.heard_within(name, HEARD) && self.live_observers(name) < LIVE_OBSERVERS_MIN
+        self.pooled.listening() >= HEARD
+            && !self.pooled.heard_within(name, HEARD)
+            && self.live_observers(name) < LIVE_OBSERVERS_MIN
     }
 
     fn live_observers(&self, name: &NodeName) -> usize {

@@ -20,6 +20,7 @@ use crate::command::Command;
 use crate::phase::Phase;
 use crate::state::Node;
 use crate::view::BmcRead;
+use crate::witness::summary::Source;
 
 /// While nothing comes of it a sign is told again after this.
 const AGAIN: Span = Span::from_secs(1);
@@ -82,7 +83,7 @@ impl Signs {
             commands.push(Command::LeaseMoved { node: name.clone() });
         }
         commands.extend(self.old_key(scene, name, node));
-        commands.extend(self.contradiction(scene, name, node));
+        commands.extend(self.contradiction(scene, name));
         commands
     }
 
@@ -112,13 +113,9 @@ impl Signs {
     }
 
     /// Off is read, and a beacon came meanwhile: the binding names another machine's BMC.
-    fn contradiction(&mut self, scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<Command> {
-        let off_for = off_for(scene, name)?;
-        let beacon = scene.pooled.newest_proof(name)?;
-        let boot_fits = node.member.as_ref().map(|m| m.boot) == beacon.source.boot();
-        let meanwhile = off_for >= beacon.ago + OFF_BEFORE_BEACON && beacon.ago <= HEARD;
+    fn contradiction(&mut self, scene: &Scene<'_>, name: &NodeName) -> Option<Command> {
         let binding = scene.state().bindings.get(name).filter(|b| b.disabled.is_none() && b.pin.is_some())?;
-        if !(meanwhile && boot_fits && self.may(scene.now, name, Told::Contradiction, AGAIN)) {
+        if !is_off_while_heard(scene, name) || !self.may(scene.now, name, Told::Contradiction, AGAIN) {
             return None;
         }
         let why = "its BMC says Off while the node's beacons arrive: the binding names another machine's BMC";
@@ -132,8 +129,24 @@ impl Signs {
 
 // === helpers ===
 
+/// Whether Off has been read for long enough before the newest beacon.
+pub(super) fn is_off_while_heard(scene: &Scene<'_>, name: &NodeName) -> bool {
+    let (Some(off_for), Some((_, source, ago))) = (off_for(scene, name), scene.pooled.last_proof(name))
+    else {
+        return false;
+    };
+    let ago = match source {
+        Source::Beacon { .. } | Source::Brought { .. } | Source::Registration { .. } => ago,
+        // Heard within S of the letter.
+        Source::Calm => ago + scene.rules(name).beacons.suspect,
+        // A replica's traffic names no machine.
+        Source::ReplicaTraffic => return false,
+    };
+    ago <= HEARD && off_for >= ago + OFF_BEFORE_BEACON
+}
+
 /// For how long by now some replica has read nothing but Off, twice at least and just now.
-pub(super) fn off_for(scene: &Scene<'_>, name: &NodeName) -> Option<Span> {
+fn off_for(scene: &Scene<'_>, name: &NodeName) -> Option<Span> {
     let reads = scene.sight.bmc.get(name)?;
     let fresh = scene.rules(name).bmc_silent;
     let off = reads.iter().filter(|b| b.age <= fresh).filter_map(|b| match b.read {

@@ -123,7 +123,7 @@ impl Book {
     pub(super) fn is_calm(&self, now: Mono, attention: &Attention) -> bool {
         let heard = self.hearing.latest().is_some_and(|at| attention.age(now, at) <= self.suspect);
         heard
-            && self.silences().next().is_none()
+            && !self.edges.values().any(|e| e.matters(|stamp| attention.age(now, stamp)))
             && self.hearing.health == HealthSummary::GOOD
             && self.probes.is_empty()
             && !self.hearing.is_duplicate(now)
@@ -174,7 +174,7 @@ fn edge_summary(observer: &NodeName, edge: &Edge, age: &impl Fn(Mono) -> Span) -
     EdgeSummary {
         observer: observer.clone(),
         number: edge.number,
-        silence: edge.silence.map(|s| SilenceSummary {
+        silence: edge.silence.filter(|s| age(s.told) <= reports::STANDS_FOR).map(|s| SilenceSummary {
             silent: age(s.since),
             last: s.last,
             told_ago: age(s.told),

@@ -174,7 +174,7 @@ impl Witness {
             self.report(now, &reporter, batch.number, report);
         }
         if batch.snapshot {
-            self.snapshot(&reporter, batch);
+            self.snapshot(now, &reporter, batch);
         }
     }
 
@@ -277,7 +277,7 @@ impl Witness {
                 let known_since = book.silences().map(|s| s.since).max();
                 let Some(edge) = book.edges.get_mut(reporter) else { return };
                 match brought {
-                    Brought::Newer(at) | Brought::Again(at) => edge.heard(number, at),
+                    Brought::Newer(at) | Brought::Again(at) => edge.heard(number, at, now),
                     Brought::Old => edge.heard_old(number, known_since.unwrap_or_default(), now),
                     Brought::LeftBoot => {}
                 }
@@ -285,13 +285,13 @@ impl Witness {
         }
     }
 
-    fn snapshot(&mut self, reporter: &NodeName, batch: &CheckedBatch) {
+    fn snapshot(&mut self, now: Mono, reporter: &NodeName, batch: &CheckedBatch) {
         let named: BTreeSet<&NodeName> =
             batch.reports.iter().filter_map(|r| self.names.get(&r.subject)).collect();
         let subjects = self.books.get(reporter).map(|b| b.subjects.clone()).unwrap_or_default();
         for subject in subjects.iter().filter(|s| !named.contains(s)) {
             if let Some(edge) = self.books.get_mut(subject).and_then(|b| b.edges.get_mut(reporter)) {
-                edge.not_in_snapshot(batch.number);
+                edge.not_in_snapshot(batch.number, now);
             }
         }
     }

@@ -17,6 +17,7 @@ use coroner_shared::keys::PublicKey;
 use coroner_shared::time::{Mono, Span};
 
 use super::attention::{Attention, Tick};
+use super::reports::STANDS_FOR;
 use super::summary::{EdgeSummary, NodeSummary, Proof, ReporterSummary, SilenceSummary, Source, Summary};
 use crate::state::State;
 use crate::view::Sign;
@@ -39,6 +40,7 @@ struct Letter {
     life: u64,
     number: u64,
     membership: u64,
+    listening: Span,
     nodes: BTreeMap<NodeName, NodeSummary>,
     reporters: BTreeMap<NodeName, ReporterSummary>,
 }
@@ -54,7 +56,7 @@ pub struct Pooled<'a> {
 /// What one observer says of one subject, over all replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EdgeNow {
-    /// Its accusation, if it stands and it has not claimed to hear the subject since.
+    /// Its accusation, if it stands: told again within 70 s, and no claim to hear the subject since.
     pub silent: Option<SilenceSummary>,
     /// How long ago it last claimed to hear it.
     pub hears_ago: Option<Span>,
@@ -88,14 +90,15 @@ impl Pool {
 
     /// Takes a summary; one that was overtaken on the way changes nothing.
     pub fn absorb(&mut self, now: Mono, summary: Summary) {
-        let Summary { replica, life, number, membership, listening: _, nodes, reporters } = summary;
+        let Summary { replica, life, number, membership, listening, nodes, reporters } = summary;
         let overtaken = |l: &Letter| l.life == life && l.number >= number;
         if self.letters.get(&replica).is_some_and(overtaken) {
             return;
         }
         let nodes = nodes.into_iter().map(|n| (n.node.clone(), n)).collect();
         let reporters = reporters.into_iter().map(|r| (r.node.clone(), r)).collect();
-        self.letters.insert(replica, Letter { received: now, life, number, membership, nodes, reporters });
+        self.letters
+            .insert(replica, Letter { received: now, life, number, membership, listening, nodes, reporters });
     }
 
     /// The pool as of now.
@@ -186,6 +189,13 @@ impl<'a> Pooled<'a> {
         self.pool.letters.iter().filter_map(fresh)
     }
 
+    /// How long the replica that has listened longest has done so: silence that nobody could have heard is none.
+    pub fn listening(&self) -> Span {
+        let fresh = |l: &&Letter| self.age(l) <= REACHED_WITHIN;
+        let listening = |l: &Letter| self.older(l.listening, l);
+        self.pool.letters.values().filter(fresh).map(listening).max().unwrap_or(Span::ZERO)
+    }
+
     /// How many Alive members this replica has not heard within `within`; `None` if it is not reached.
     pub fn unheard_by(&self, replica: ReplicaId, within: Span) -> Option<usize> {
         let letter = self.pool.letters.get(&replica).filter(|l| self.age(l) <= REACHED_WITHIN)?;
@@ -213,8 +223,9 @@ impl<'a> Pooled<'a> {
             now.worked_ago = least(now.worked_ago, edge.worked_ago.map(older));
             now.heard_once |= edge.heard_once;
         }
-        let withdrawn = |s: &SilenceSummary| now.hears_ago.is_some_and(|ago| ago < s.told_ago);
-        if now.silent.as_ref().is_some_and(withdrawn) {
+        let over =
+            |s: &SilenceSummary| s.told_ago > STANDS_FOR || now.hears_ago.is_some_and(|ago| ago < s.told_ago);
+        if now.silent.as_ref().is_some_and(over) {
             now.silent = None;
         }
         now

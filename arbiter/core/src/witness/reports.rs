@@ -4,14 +4,18 @@
 //!   report batches, statuses --> Edge (observer, subject): silent since when, or heard; paths that work; probes
 //! ```
 //!
-//! A statement stands until its observer says otherwise, however old: reports are sent on change. Whether its author
-//! may accuse is not asked here (`trust`), nor whether it still lives.
+//! A statement stands until its observer says otherwise, or has not repeated it for [`STANDS_FOR`]: reports are sent on
+//! change and in full every 30 s, so one that is not repeated comes from somebody who does not reach this replica any
+//! more. Whether its author may accuse is not asked here (`trust`).
 
 use std::collections::BTreeMap;
 
 use coroner_shared::beacon::{Answer, Path, ProbeOutcome, SelfDoubt};
 use coroner_shared::id::BootId;
 use coroner_shared::time::{Mono, Span};
+
+/// Two snapshots and some.
+pub(crate) const STANDS_FOR: Span = Span::from_secs(70);
 
 /// What an agent says of itself.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +32,8 @@ pub(super) struct Edge {
     /// Number of the newest batch that spoke of this subject.
     pub(super) number: u64,
     pub(super) silence: Option<Silence>,
+    /// When it last took an accusation back; the other replicas may not know yet.
+    pub(super) withdrawn: Option<Mono>,
     /// When it last claimed to hear it.
     pub(super) hears: Option<Mono>,
     pub(super) heard_once: bool,
@@ -85,13 +91,14 @@ impl Edge {
     }
 
     /// Takes a HEARD of this number whose beacon dates from `at`.
-    pub(super) fn heard(&mut self, number: u64, at: Mono) {
+    pub(super) fn heard(&mut self, number: u64, at: Mono, now: Mono) {
         self.heard_once = true;
         let agent = self.path(Path::Agent);
         agent.worked = agent.worked.max(Some(at));
         if number >= self.number {
             self.number = number;
             self.silence = None;
+            self.withdrawn = Some(now);
             self.hears = self.hears.max(Some(at));
         }
     }
@@ -106,11 +113,17 @@ impl Edge {
     }
 
     /// A full snapshot of this number names every silent subject, and not this one.
-    pub(super) fn not_in_snapshot(&mut self, number: u64) {
-        if number >= self.number {
+    pub(super) fn not_in_snapshot(&mut self, number: u64, now: Mono) {
+        if number >= self.number && self.silence.take().is_some() {
             self.number = number;
-            self.silence = None;
+            self.withdrawn = Some(now);
         }
+    }
+
+    /// Whether something is to be told of it: an accusation that stands, or one that was taken back lately.
+    pub(super) fn matters(&self, age: impl Fn(Mono) -> Span) -> bool {
+        let lately = |at: Mono| age(at) <= STANDS_FOR;
+        self.silence.is_some_and(|s| lately(s.told)) || self.withdrawn.is_some_and(lately)
     }
 
     /// The bitmap of a status: a claim.
@@ -196,17 +209,30 @@ mod tests {
     fn an_overtaken_statement_changes_nothing() {
         let mut edge = Edge::default();
         edge.silent(5, silence(100, 1500), &[]);
-        edge.heard(6, at(1600));
+        edge.heard(6, at(1600), at(1600));
         edge.silent(5, silence(100, 1700), &[]);
         assert_eq!(edge.silence, None, "5 was withdrawn by 6");
         edge.silent(6, silence(1650, 3000), &[]);
         assert_eq!(edge.silence, Some(silence(1650, 3000)), "another part of the same batch");
-        edge.heard(5, at(3100));
+        edge.heard(5, at(3100), at(3100));
         assert!(edge.silence.is_some(), "an old withdrawal withdraws nothing");
-        edge.not_in_snapshot(5);
+        edge.not_in_snapshot(5, at(3200));
         assert!(edge.silence.is_some());
-        edge.not_in_snapshot(7);
-        assert_eq!(edge.silence, None);
+        edge.not_in_snapshot(7, at(3200));
+        assert_eq!((edge.silence, edge.withdrawn), (None, Some(at(3200))));
+        edge.not_in_snapshot(8, at(9000));
+        assert_eq!(edge.withdrawn, Some(at(3200)), "nothing was taken back");
+    }
+
+    #[test]
+    fn a_statement_matters_for_seventy_seconds() {
+        let matters = |edge: &Edge, now: u64| edge.matters(|stamp| at(now).since(stamp));
+        let mut edge = Edge::default();
+        assert!(!matters(&edge, 0));
+        edge.silent(5, silence(100, 1500), &[]);
+        assert!(matters(&edge, 71_500) && !matters(&edge, 71_501));
+        edge.heard(6, at(80_000), at(80_000));
+        assert!(matters(&edge, 150_000) && !matters(&edge, 150_001));
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! The desk at work, in a small cluster around it.
 
+mod asks;
+mod findings;
+mod signs;
+mod stories;
 mod table;
-mod world;
+pub(crate) mod world;

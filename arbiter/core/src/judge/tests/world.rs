@@ -22,7 +22,7 @@ use crate::state::{Enforced, Member, Node, Replica};
 use crate::view::BmcRead;
 use crate::witness::{CheckedAnswer, CheckedBatch, Proven, Witness};
 
-pub(super) const STEP: u64 = 50;
+pub(crate) const STEP: u64 = 50;
 const T: u64 = 250;
 const S: u64 = 1250;
 /// Two probes 100 ms apart, each with 100 ms to answer.
@@ -31,7 +31,7 @@ const CLUSTER: ClusterId = ClusterId::from_bytes([7; 16]);
 
 /// A BMC as it behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bmc {
+pub(crate) enum Bmc {
     On,
     Off,
     Gone,
@@ -40,32 +40,34 @@ pub(super) enum Bmc {
 
 /// A host as it behaves.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
-    pub(super) name: NodeName,
-    pub(super) uid: NodeUid,
-    pub(super) boot: BootId,
+pub(crate) struct Host {
+    pub(crate) name: NodeName,
+    pub(crate) uid: NodeUid,
+    pub(crate) boot: BootId,
     /// Its agent runs.
-    pub(super) agent: bool,
+    pub(crate) agent: bool,
     /// Its kubelet renews its Lease.
-    pub(super) kubelet: bool,
+    pub(crate) kubelet: bool,
     /// Its kernel answers pings and refuses ports.
-    pub(super) kernel: bool,
+    pub(crate) kernel: bool,
     /// The replica on it, if any, runs.
-    pub(super) replica: bool,
-    pub(super) bmc: Bmc,
-    pub(super) bmc_since: u64,
-    pub(super) steady: bool,
-    pub(super) health: HealthSummary,
-    pub(super) doubts: Vec<SelfDoubt>,
+    pub(crate) replica: bool,
+    pub(crate) bmc: Bmc,
+    pub(crate) bmc_since: u64,
+    pub(crate) steady: bool,
+    pub(crate) health: HealthSummary,
+    pub(crate) doubts: Vec<SelfDoubt>,
     /// It never reports anybody.
-    pub(super) mute: bool,
+    pub(crate) mute: bool,
     /// It hears nobody.
-    pub(super) deaf: bool,
+    pub(crate) deaf: bool,
     renewed: u64,
     beats: u64,
     next_beat: u64,
     number: u64,
     heard: BTreeMap<usize, Heard>,
+    /// Whom it calls silent.
+    silent: BTreeSet<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,15 +76,14 @@ struct Heard {
     seq: u64,
     at: u64,
     beacon: SignedBeacon,
-    silent: bool,
 }
 
 /// A replica.
 #[derive(Clone)]
-pub(super) struct Rep {
-    pub(super) id: ReplicaId,
-    pub(super) host: usize,
-    pub(super) witness: Witness,
+pub(crate) struct Rep {
+    pub(crate) id: ReplicaId,
+    pub(crate) host: usize,
+    pub(crate) witness: Witness,
     handed: u64,
     reads: BTreeMap<NodeName, Vec<(u64, Bmc)>>,
     /// What observers have not yet been able to tell it.
@@ -92,24 +93,32 @@ pub(super) struct Rep {
 type Cut = std::rc::Rc<dyn Fn(&Host, &Host) -> bool>;
 
 #[derive(Clone)]
-pub(super) struct World {
-    pub(super) now: u64,
-    pub(super) started: u64,
-    pub(super) state: State,
-    pub(super) hosts: Vec<Host>,
-    pub(super) reps: Vec<Rep>,
-    pub(super) leader: usize,
-    pub(super) judge: Judge,
-    pub(super) pool: Pool,
-    pub(super) api: bool,
-    pub(super) group_age: Span,
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) started: u64,
+    pub(crate) state: State,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) reps: Vec<Rep>,
+    pub(crate) leader: usize,
+    pub(crate) judge: Judge,
+    pub(crate) pool: Pool,
+    pub(crate) api: bool,
+    pub(crate) group_age: Span,
     /// How often the leader works; every step unless a test is in a hurry.
-    pub(super) every: u64,
+    pub(crate) every: u64,
     /// Whether proposals are applied to the state.
-    pub(super) applies: bool,
-    pub(super) commands: Vec<(u64, Command)>,
-    pub(super) last: JudgeOutput,
-    pub(super) asked: usize,
+    pub(crate) applies: bool,
+    pub(crate) commands: Vec<(u64, Command)>,
+    pub(crate) last: JudgeOutput,
+    pub(crate) asked: usize,
+    /// BMCs that are read though nobody asked for it.
+    pub(crate) always_read: Vec<usize>,
+    /// When the leader of now was elected.
+    pub(crate) led_since: u64,
+    /// A tick said that this leader must give up.
+    pub(crate) stepped_down: bool,
+    /// Beacons of the last second, by host.
+    captured: BTreeMap<usize, Vec<SignedBeacon>>,
     watched: u64,
     term: u64,
     index: u64,
@@ -118,17 +127,17 @@ pub(super) struct World {
     cut: Cut,
 }
 
-pub(super) fn at(ms: u64) -> Mono {
+pub(crate) fn at(ms: u64) -> Mono {
     Mono::from_ms(ms)
 }
 
-pub(super) fn name(i: usize) -> NodeName {
+pub(crate) fn name(i: usize) -> NodeName {
     format!("n{i:02}").parse().unwrap()
 }
 
 impl World {
     /// `n` hosts in these domains; replicas on the first three, or on the first where there are fewer.
-    pub(super) fn new(n: usize, domain: impl Fn(usize) -> String) -> Self {
+    pub(crate) fn new(n: usize, domain: impl Fn(usize) -> String) -> Self {
         let start = 1_000_000;
         let mut state = State { now: at(start), ..State::default() };
         state.policies.insert("all".into(), policy());
@@ -169,6 +178,10 @@ impl World {
             commands: Vec::new(),
             last: JudgeOutput::default(),
             asked: 0,
+            always_read: Vec::new(),
+            led_since: start,
+            stepped_down: false,
+            captured: BTreeMap::new(),
             watched: start,
             term: 1,
             index: 0,
@@ -178,36 +191,36 @@ impl World {
         }
     }
 
-    pub(super) fn racks(n: usize, racks: usize) -> Self {
+    pub(crate) fn racks(n: usize, racks: usize) -> Self {
         Self::new(n, |i| format!("rack/{}", i % racks))
     }
 
-    pub(super) fn cut(&mut self, cut: impl Fn(&Host, &Host) -> bool + 'static) {
+    pub(crate) fn cut(&mut self, cut: impl Fn(&Host, &Host) -> bool + 'static) {
         self.cut = std::rc::Rc::new(cut);
     }
 
-    pub(super) fn heal(&mut self) {
+    pub(crate) fn heal(&mut self) {
         self.cut = std::rc::Rc::new(|_, _| false);
     }
 
     /// Power lost: nothing of it runs.
-    pub(super) fn power_off(&mut self, i: usize) {
+    pub(crate) fn power_off(&mut self, i: usize) {
         self.stop(i);
         self.set_bmc(i, Bmc::Off);
     }
 
     /// Nothing of it answers, its BMC still says On.
-    pub(super) fn hang(&mut self, i: usize) {
+    pub(crate) fn hang(&mut self, i: usize) {
         self.stop(i);
     }
 
     /// Power lost, and its BMC's with it.
-    pub(super) fn pull_cord(&mut self, i: usize) {
+    pub(crate) fn pull_cord(&mut self, i: usize) {
         self.stop(i);
         self.set_bmc(i, Bmc::Gone);
     }
 
-    pub(super) fn set_bmc(&mut self, i: usize, bmc: Bmc) {
+    pub(crate) fn set_bmc(&mut self, i: usize, bmc: Bmc) {
         self.hosts[i].bmc = bmc;
         self.hosts[i].bmc_since = self.now;
     }
@@ -218,22 +231,23 @@ impl World {
     }
 
     /// A host comes back with a new boot, or goes on with its old one.
-    pub(super) fn start(&mut self, i: usize, boot: Option<BootId>) {
+    pub(crate) fn start(&mut self, i: usize, boot: Option<BootId>) {
         let now = self.now;
         let host = &mut self.hosts[i];
         (host.agent, host.kubelet, host.kernel, host.replica) = (true, true, true, true);
         host.boot = boot.unwrap_or(host.boot);
         host.next_beat = now;
         host.heard.clear();
+        host.silent.clear();
         self.set_bmc(i, Bmc::On);
     }
 
-    pub(super) fn run(&mut self, ms: u64) {
+    pub(crate) fn run(&mut self, ms: u64) {
         self.run_until(ms, |_| false);
     }
 
     /// Runs until `done` or for `ms`; answers whether it was done.
-    pub(super) fn run_until(&mut self, ms: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
+    pub(crate) fn run_until(&mut self, ms: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = self.now + ms;
         while self.now < end {
             self.step();
@@ -244,11 +258,11 @@ impl World {
         false
     }
 
-    pub(super) fn verdict_on(&self, i: usize) -> Option<&Verdict> {
+    pub(crate) fn verdict_on(&self, i: usize) -> Option<&Verdict> {
         self.last.judged.get(&name(i)).map(|(_, verdict)| verdict)
     }
 
-    pub(super) fn view_of(&self, i: usize) -> Option<&View> {
+    pub(crate) fn view_of(&self, i: usize) -> Option<&View> {
         self.last.judged.get(&name(i)).map(|(view, _)| view)
     }
 
@@ -263,6 +277,7 @@ impl World {
         }
         for i in 0..self.hosts.len() {
             self.observe(i);
+            self.repeat(i);
         }
         self.deliver();
         self.answer_probes();
@@ -289,17 +304,16 @@ impl World {
         self.hosts[i].next_beat = now + T;
         self.hosts[i].beats += 1;
         let signed = self.signed(i);
+        let captured = self.captured.entry(i).or_default();
+        captured.push(signed.clone());
+        if captured.len() > 4 {
+            captured.remove(0);
+        }
         for o in self.state.observers.of(&name(i)).to_vec() {
             let o = index_of(&o);
             if self.hosts[o].agent && !self.hosts[o].deaf && self.linked(i, o) {
-                let was = self.hosts[o].heard.get(&i).is_some_and(|h| h.silent);
-                let heard = Heard {
-                    boot: self.hosts[i].boot,
-                    seq: now,
-                    at: now,
-                    beacon: signed.clone(),
-                    silent: false,
-                };
+                let was = self.hosts[o].silent.remove(&i);
+                let heard = Heard { boot: self.hosts[i].boot, seq: now, at: now, beacon: signed.clone() };
                 self.hosts[o].heard.insert(i, heard);
                 if was {
                     let hearing = Hearing::Heard { beacon: signed.clone(), ago: Span::ZERO };
@@ -363,14 +377,14 @@ impl World {
         let now = self.now;
         for s in self.state.observers.subjects_of(&name(o)).to_vec() {
             let s = index_of(&s);
-            let Some(heard) = self.hosts[o].heard.get(&s).filter(|h| !h.silent) else { continue };
-            if now - heard.at > S + PROBED {
+            let since = self.hosts[o].heard.get(&s).map_or(self.started, |h| h.at);
+            if now - since > S + PROBED && !self.hosts[o].silent.contains(&s) {
                 let hearing = Hearing::Silent {
-                    silent: Span::from_ms(now - heard.at),
-                    last: Some((heard.boot, heard.seq)),
+                    silent: Span::from_ms(now - since),
+                    last: self.hosts[o].heard.get(&s).map(|h| (h.boot, h.seq)),
                     probes: self.probe(o, s, 100),
                 };
-                self.hosts[o].heard.get_mut(&s).unwrap().silent = true;
+                self.hosts[o].silent.insert(s);
                 self.says(o, s, hearing);
             }
         }
@@ -402,6 +416,22 @@ impl World {
             owed.0 = number;
             owed.1.retain(|r| r.subject != report.subject);
             owed.1.push(report.clone());
+        }
+    }
+
+    /// All that an observer calls silent, told again every 30 s.
+    fn repeat(&mut self, o: usize) {
+        if !self.hosts[o].agent || !self.now.is_multiple_of(30_000) {
+            return;
+        }
+        for s in self.hosts[o].silent.clone() {
+            let heard = self.hosts[o].heard.get(&s);
+            let hearing = Hearing::Silent {
+                silent: Span::from_ms(self.now - heard.map_or(self.started, |h| h.at)),
+                last: heard.map(|h| (h.boot, h.seq)),
+                probes: Vec::new(),
+            };
+            self.says(o, s, hearing);
         }
     }
 
@@ -456,15 +486,73 @@ impl World {
             (false, Some(since)) if self.now >= since + 1500 => {
                 if let Some(next) = (0..self.reps.len()).find(|r| self.reaches_majority(*r)) {
                     self.leader = next;
-                    self.term += 1;
-                    self.judge = Judge::new(at(self.now));
-                    self.pool = Pool::new(self.reps[next].id);
-                    self.watched = self.started;
-                    self.leaderless = None;
+                    self.new_leader();
                 }
             }
             (false, Some(_)) => {}
         }
+    }
+
+    /// The leader begins a new term with an empty desk.
+    pub(crate) fn new_leader(&mut self) {
+        self.term += 1;
+        self.judge = Judge::new(at(self.now));
+        self.pool = Pool::new(self.reps[self.leader].id);
+        self.last = JudgeOutput::default();
+        self.led_since = self.now;
+        self.leaderless = None;
+    }
+
+    /// All replicas sleep; the hosts go on, and what arrives waits in the sockets.
+    pub(crate) fn paused(&mut self, ms: u64) {
+        for _ in 0..ms / STEP {
+            self.now += STEP;
+            for i in 0..self.hosts.len() {
+                self.beat(i);
+                self.observe(i);
+            }
+        }
+        for rep in &mut self.reps {
+            self.stepped_down |= rep.witness.tick(at(self.now)).step_down;
+        }
+        self.stepped_down |= self.pool.tick(at(self.now)).step_down;
+    }
+
+    /// Another machine with this host's key speaks to the replicas.
+    pub(crate) fn impostor(&mut self, i: usize, boot: BootId) {
+        let beacon = Beacon {
+            node: self.hosts[i].uid.clone(),
+            machine: machine(i),
+            boot,
+            seq: self.now,
+            health: HealthSummary::GOOD,
+        };
+        for rep in &mut self.reps {
+            rep.witness.beacon(at(self.now), &Proven::trusted(beacon.clone()), None);
+        }
+    }
+
+    /// The beacons of the last second.
+    pub(crate) fn captured(&self, i: usize) -> Vec<SignedBeacon> {
+        self.captured[&i].clone()
+    }
+
+    /// Somebody sends an old beacon again, to replicas and observers.
+    pub(crate) fn replay(&mut self, i: usize, beacon: &SignedBeacon) {
+        let proven = Proven::trusted(beacon.claims().unwrap());
+        for rep in &mut self.reps {
+            rep.witness.beacon(at(self.now), &proven, None);
+        }
+        for o in self.state.observers.of(&name(i)).to_vec() {
+            self.says(index_of(&o), i, Hearing::Heard { beacon: beacon.clone(), ago: Span::ZERO });
+        }
+    }
+
+    /// A replica restarts and has heard nobody.
+    pub(crate) fn forget(&mut self, r: usize) {
+        let mut witness = Witness::new(self.reps[r].id, at(self.now));
+        witness.sync(at(self.now), &self.state);
+        self.reps[r].witness = witness;
     }
 
     fn reaches_majority(&self, r: usize) -> bool {
@@ -518,8 +606,13 @@ impl World {
                 self.pool.absorb(now, summary);
             }
         }
-        let wanted: Vec<(NodeName, Mono)> =
+        let mut wanted: Vec<(NodeName, Mono)> =
             self.last.read_bmc.iter().map(|w| (w.node.clone(), w.failure_date)).collect();
+        for i in &self.always_read {
+            if !wanted.iter().any(|(n, _)| *n == name(*i)) {
+                wanted.push((name(*i), at(0)));
+            }
+        }
         self.read_bmcs(&wanted);
         let bmc = self.bmc_book(&wanted);
         let siblings = self
@@ -545,6 +638,10 @@ impl World {
         }
         self.commands.extend(output.commands.iter().map(|c| (self.now, c.clone())));
         if self.applies {
+            let quiet = at(self.now).since(self.state.now);
+            if crate::jobs::tick_after(&self.state).is_some_and(|after| quiet >= after) {
+                self.commit(Command::Tick);
+            }
             for command in output.commands.clone() {
                 self.commit(command);
             }
@@ -589,7 +686,7 @@ impl World {
     }
 
     /// Applies a command as an entry of the log.
-    pub(super) fn commit(&mut self, command: Command) -> Outcome {
+    pub(crate) fn commit(&mut self, command: Command) -> Outcome {
         self.index += 1;
         let span = at(self.now).since(self.state.now);
         let leader = self.reps[self.leader].id;
@@ -600,16 +697,11 @@ impl World {
         }
         outcome
     }
-
-    /// Names of the hosts that a replica runs on.
-    pub(super) fn replica_hosts(&self) -> BTreeSet<usize> {
-        self.reps.iter().map(|r| r.host).collect()
-    }
 }
 
 // === helpers ===
 
-pub(super) fn index_of(name: &NodeName) -> usize {
+pub(crate) fn index_of(name: &NodeName) -> usize {
     name.as_str()[1..].parse().unwrap()
 }
 
@@ -640,7 +732,7 @@ fn sign(beacon: &Beacon) -> SignedBeacon {
     SignedBeacon { signature: [0; 64], ..template }
 }
 
-pub(super) fn machine(i: usize) -> MachineId {
+pub(crate) fn machine(i: usize) -> MachineId {
     let mut bytes = [7; 16];
     bytes[15] = u8::try_from(i).unwrap();
     MachineId::from_bytes(bytes).unwrap()
@@ -650,7 +742,7 @@ fn address(i: usize) -> std::net::IpAddr {
     [10, 0, 0, u8::try_from(i + 1).unwrap()].into()
 }
 
-pub(super) fn boot(i: usize, nth: u8) -> BootId {
+pub(crate) fn boot(i: usize, nth: u8) -> BootId {
     BootId::from_bytes([u8::try_from(i + 1).unwrap(), nth, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
 }
 
@@ -676,6 +768,7 @@ fn host(i: usize, start: u64) -> Host {
         next_beat: start + spread * 50 % T,
         number: 0,
         heard: BTreeMap::new(),
+        silent: BTreeSet::new(),
     }
 }
 

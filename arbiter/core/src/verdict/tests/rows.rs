@@ -8,6 +8,7 @@ use super::*;
 use crate::phase::{EvidenceClass, HeldReason};
 use crate::policy::Rules;
 use crate::verdict::verdict;
+
 use HeldReason as H;
 
 /// What a row expects, without the ages that are left.
@@ -24,6 +25,7 @@ enum Want {
     Bmc,
     Goodbye(u64),
 }
+
 use Want::{Bmc, Dead, Deadline, FoundOff, Goodbye, Heard, Held, OwnHost, Probes, Renewal};
 
 fn plain(verdict: Verdict) -> Want {
