@@ -23,7 +23,7 @@ pub(crate) fn attempt(state: &mut State, at: At<'_>) -> Outcome {
     else {
         return Outcome::Stale;
     };
-    if *number != intent.attempts + 1 {
+    if *number != intent.attempts.saturating_add(1) {
         return Outcome::Stale;
     }
     let (first, read_only, re_fence) =
@@ -32,7 +32,9 @@ pub(crate) fn attempt(state: &mut State, at: At<'_>) -> Outcome {
         return refusal.refuse(name);
     }
     if let Some(why) = forbidden(state, name, incident, re_fence) {
-        if first {
+        // Whatever else stops an intent has closed it by now, but for a pause of what was found off: that goes on, and
+        // is proven by reading alone.
+        if first && matches!(why, HeldReason::Brake(_)) {
             ledger::hold(state, at, name, why.clone());
         }
         return HoldRefusal::Held(why).refuse(name);

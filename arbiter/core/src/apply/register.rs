@@ -67,6 +67,9 @@ pub(crate) fn register(state: &mut State, at: At<'_>) -> Outcome {
     let life = if new_boot {
         boot::registered(state, at, node);
         signs::is_well(state, node)
+    } else if before.is_some_and(|m| m.machine != *machine) {
+        // The same boot on another machine is nobody's proof of life; what it is, `boot` says.
+        false
     } else {
         signs::heard(state, at, node, *boot) == Outcome::Done
     };

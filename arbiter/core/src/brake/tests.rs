@@ -121,9 +121,16 @@ fn in_flight_holds_all_but_what_is_found_off_and_counts_no_stall() {
     w.wait(secs(180));
     assert_eq!(counts(&w.state).in_flight, 0);
     assert_eq!(said(&w, 5, Stage::Condemn), ["ok"; 3]);
+    // A new command takes the slot again while it is under way; it is no progress.
+    w.done(w.attempt(4, 2, true));
+    assert_eq!(counts(&w.state).in_flight, 1);
+    w.wait(secs(9));
+    assert_eq!(counts(&w.state).in_flight, 1);
+    w.wait(secs(1));
+    assert_eq!(counts(&w.state).in_flight, 0);
     // The slot is taken by another: the stalled one must ask for it again.
     w.silent_on(5);
-    w.refused("InFlight", w.attempt(4, 2, true));
+    w.refused("InFlight", w.attempt(4, 3, true));
     assert_eq!(w.stands(4), "Fencing");
     // Found off goes on beside it, and is counted.
     w.wait(secs(1));
@@ -372,6 +379,24 @@ fn a_repeat_offender_that_is_found_off_is_released_and_stays_off() {
     w.done(w.taint_seen(5));
     w.done(w.leftovers_gone(5));
     w.refused("NoPowerOn", Command::PowerOn { node: name(5), incident: w.incident_id(5) });
+    // Not even if somebody turned it on in between and we turned it off.
+    let mut w = World::new(12);
+    w.found_off(5);
+    w.done(w.intent(5));
+    w.wait(secs(31));
+    w.done(w.proven(5, 0, offs(5, secs(30), None)));
+    w.done(Command::LastReadOn { node: name(5), incident: w.incident_id(5) });
+    w.done(w.attempt(5, 1, true));
+    w.wait(secs(31));
+    w.done(w.proven(5, 1, offs(5, secs(30), None)));
+    w.done(w.release_begun(5));
+    w.done(w.taint_seen(5));
+    w.done(w.leftovers_gone(5));
+    let mut offender = w.state.clone();
+    offender.nodes.get_mut(&name(5)).unwrap().repeat_offender = true;
+    let incident = w.incident_id(5);
+    assert!(crate::apply::may_power_on(&w.state, &name(5), &incident).is_ok());
+    assert!(crate::apply::may_power_on(&offender, &name(5), &incident).is_err());
 }
 
 /// Control planes: `voters` of 3 or more nodes, all serving.

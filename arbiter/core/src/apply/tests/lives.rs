@@ -238,3 +238,131 @@ fn a_person_repins_a_board_that_was_changed_on_purpose() {
     w.done(Command::BindingVerified { node: name(1), hash: "b1".to_owned(), result: Ok(pin) });
     assert!(crate::permit::fenceable(&w.state, &name(1)).is_ok());
 }
+
+#[test]
+fn after_the_last_read_said_on_an_older_command_shortens_nothing() {
+    let mut w = World::new(5);
+    proven_off(&mut w);
+    w.done(Command::LastReadOn { node: name(1), incident: w.incident_id(1) });
+    w.wait(secs(40));
+    w.refused("AnswerNotRecorded", w.proven(1, 1, offs(1, secs(4), Some(CommandAnswer::Accepted))));
+    w.done(w.proven(1, 1, offs(1, secs(30), None)));
+}
+
+#[test]
+fn nothing_is_averted_before_the_deadline_of_the_attempt_and_ten_seconds() {
+    let mut w = World::new(5);
+    let mut quick = policy(Mode::Enforce);
+    quick.timings.averted = secs(1);
+    w.done(Command::PolicySet(Box::new(quick)));
+    w.attempted(1);
+    w.done(w.heard(1));
+    w.wait(secs(19));
+    w.refused("NotYet", w.still_on(1));
+    w.wait(secs(1));
+    w.done(w.still_on(1));
+}
+
+#[test]
+fn on_after_a_command_to_a_machine_found_off_asks_for_another_command() {
+    let mut w = World::new(5);
+    w.found_off(1);
+    w.done(w.intent(1));
+    w.done(w.attempt(1, 1, false));
+    w.refused("NotFoundOff", Command::FoundOnAgain { node: name(1), incident: w.incident_id(1) });
+    w.done(w.attempt(1, 2, true));
+    // Nor does it concern any other class.
+    let mut w = World::new(5);
+    w.silent_on(1);
+    w.refused("NotFoundOff", Command::FoundOnAgain { node: name(1), incident: w.incident_id(1) });
+}
+
+#[test]
+fn a_taint_that_nobody_remembers_waits_for_a_new_boot_or_a_person() {
+    let orphan = || {
+        let mut w = World::new(5);
+        w.change(1, |f| f.tainted_by_us = true);
+        w.done(w.leftovers_gone(1));
+        w.wait(secs(120));
+        w
+    };
+    let removed = |w: &World| Command::TaintRemoved { node: name(1), incident: w.incident_id(1) };
+    let mut w = orphan();
+    w.refused("NotYet", removed(&w));
+    w.done(Command::Return { node: name(1), who: "alice".to_owned(), why: "checked".to_owned() });
+    w.done(removed(&w));
+    let mut w = orphan();
+    w.reboot(1);
+    w.wait(secs(30));
+    w.done(removed(&w));
+    w.change(1, |f| f.tainted_by_us = false);
+    w.wait(secs(10));
+    w.done(Command::Returned { node: name(1), incident: w.incident_id(1) });
+}
+
+#[test]
+fn another_machine_under_a_released_node_changes_nothing_but_is_paged() {
+    for set in [re_fenced as Part, released] {
+        let mut w = World::new(5);
+        set(&mut w);
+        let before = w.stands(1);
+        another_machine(&mut w);
+        assert_eq!(w.stands(1), before);
+        let pages = crate::pages::standing(&w.state, &name(1), w.node(1));
+        assert!(pages.iter().any(|p| p.reason == "MachineChanged"), "{pages:?}");
+    }
+}
+
+#[test]
+fn another_machine_by_the_kubelets_word_alone_ends_a_fence() {
+    let mut w = World::new(5);
+    attempted(&mut w);
+    w.new_boot(1);
+    let new = w.boot(1);
+    w.change(1, |f| {
+        f.boot = Some(new);
+        f.system_uuid = machine(77).to_string();
+    });
+    assert_eq!(w.stands(1), "Held:MachineChanged");
+    // One that identifies nothing is no word at all.
+    let mut w = World::new(5);
+    attempted(&mut w);
+    w.change(1, |f| {
+        f.boot = Some(new);
+        f.system_uuid = "00000000-0000-0000-0000-000000000000".to_owned();
+    });
+    assert_eq!(w.stands(1), "Fencing");
+}
+
+#[test]
+fn in_observe_nothing_that_was_sent_is_confirmed_by_a_person() {
+    let mut w = World::new(5);
+    attempted(&mut w);
+    w.done(Command::PolicySet(Box::new(policy(Mode::Observe))));
+    assert_eq!(w.stands(1), "Fencing");
+    w.refused("Observe", w.confirm(1));
+}
+
+#[test]
+fn the_same_boot_on_another_machine_is_no_proof_of_life() {
+    let mut w = World::new(5);
+    silent_on(&mut w);
+    let mut clone = w.registration(1);
+    if let Command::Register { machine: of, .. } = &mut clone {
+        *of = Ok(machine(77));
+    }
+    w.done(clone);
+    assert_eq!(w.stands(1), "Held:MachineChanged");
+}
+
+#[test]
+fn a_pause_after_the_intent_leaves_what_was_found_off_to_reading_alone() {
+    let mut w = World::new(5);
+    w.found_off(1);
+    w.done(w.intent(1));
+    pause_all(&mut w);
+    w.refused("Paused", w.attempt(1, 1, false));
+    assert_eq!(w.stands(1), "Fencing");
+    w.wait(secs(31));
+    w.done(w.proven(1, 0, offs(1, secs(30), None)));
+}
