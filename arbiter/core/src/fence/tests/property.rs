@@ -268,6 +268,8 @@ struct Book {
     look: Option<Look>,
     answers: Vec<(u32, CommandAnswer)>,
     heard: Option<Mono>,
+    /// Offs read over the first session since a command was sent.
+    offs: usize,
 }
 
 fn facts(reply: &Reply) -> IdentityFacts {
@@ -321,6 +323,7 @@ fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEven
             if reply.fails || other_session || other_machine {
                 book.identified = None;
             }
+            book.offs += usize::from(*over == Over::First && reply.power == Power::Off);
             FenceEvent::Power(if reply.fails { Err(failure()) } else { Ok((reading(reply, *over), login)) })
         }
         Step::NewSession => {
@@ -343,6 +346,7 @@ fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEven
         Step::SendForceOff { .. } if reply.not_sent => FenceEvent::NotSent,
         Step::SendForceOff { number, .. } => {
             book.sent.push(*number);
+            book.offs = 0;
             FenceEvent::Answered(reply.answer.clone())
         }
         Step::Wait { .. } | Step::Ended(_) => FenceEvent::Woke,
@@ -369,6 +373,11 @@ fn judge(step: &Step, now: Mono, order: &FenceOrder, book: &Book) {
                 let machine = order.incarnation.machine;
                 let needs = ProofNeeds { pin: &order.pin, machine, cached: order.cached, answer };
                 check_off_readings(readings, &needs).unwrap();
+                let before_the_last = readings.readings.len() - 1;
+                assert!(
+                    readings.command.is_none() || before_the_last <= book.offs,
+                    "read before the command"
+                );
             }
         }
         Step::LastLook
