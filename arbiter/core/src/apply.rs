@@ -42,6 +42,7 @@ use crate::state::{Replica, State};
 pub use judge::{Decision, decide};
 pub use release::{booting, may_power_on};
 pub use returning::{Waits, end_waits_for, waits_for as return_waits_for};
+pub use settle::confirmation_is_over;
 
 /// The highest level of rules that this build knows. A replica whose state says more must stop before it applies
 /// anything: it would decide by rules that are not in force.

@@ -15,6 +15,14 @@ use crate::state::State;
 /// A person's confirmation is worth so long.
 pub(crate) const CONFIRMATION_AGE: Span = Span::from_mins(15);
 
+/// Whether a proof is a person's confirmation that is worth nothing any more.
+pub fn confirmation_is_over(state: &State, proof: &FenceProof) -> bool {
+    match proof {
+        FenceProof::PersonConfirmed { at, .. } => state.now.since(*at) > CONFIRMATION_AGE,
+        FenceProof::BmcOff { .. } => false,
+    }
+}
+
 /// Lets everything follow that follows.
 pub(crate) fn settle(state: &mut State, at: At<'_>) {
     let open: Vec<NodeName> = state

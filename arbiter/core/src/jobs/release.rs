@@ -1,13 +1,13 @@
 //! Releases, what is watched after them, and returns.
 
 use super::{ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob};
-use crate::apply::{end_waits_for, may_power_on, return_waits_for};
+use crate::apply::{confirmation_is_over, end_waits_for, may_power_on, return_waits_for};
 use crate::permit;
 use crate::phase::{FenceProof, Phase, Released};
 use crate::policy::{Pin, Quirk, ReleaseStrategy};
 use crate::state::{Incident, Node, State};
 
-/// Proven off: last read, then the release.
+/// Proven off: last read, then the release. A person's word that is too old asks for the person, not for work.
 pub(super) fn proven(
     state: &State,
     life: Life,
@@ -15,6 +15,9 @@ pub(super) fn proven(
     released: Option<&Released>,
     jobs: &mut Vec<Job>,
 ) {
+    if confirmation_is_over(state, proof) {
+        return;
+    }
     let binding = state.bindings.get(&life.node);
     jobs.push(Job::Release(ReleaseJob {
         proof: proof.clone(),

@@ -205,6 +205,10 @@ fn a_release_that_a_person_confirmed_needs_no_bmc() {
     let Job::Release(release) = job(&w, 1, "Release") else { panic!() };
     assert!(matches!(release.proof, FenceProof::PersonConfirmed { .. }));
     assert_eq!((release.pin, release.kept), (None, None));
+    w.wait(secs(15 * 60 + 1));
+    assert_eq!(kinds(&w, 1), Vec::<&str>::new(), "a word that is too old asks for the person");
+    w.wait(secs(60));
+    assert_eq!(pages(&w, 1), ["LastReadFailed".to_owned()].into());
 }
 
 #[test]

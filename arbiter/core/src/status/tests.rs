@@ -9,41 +9,57 @@ use crate::policy::Mode;
 
 type Part = fn(&mut World);
 
+fn released(w: &mut World) {
+    w.released(1);
+}
+
+fn booting(w: &mut World) {
+    w.released(1);
+    w.done(Command::PowerAfterRelease { node: name(1), incident: w.incident_id(1), on: true });
+}
+
+fn unknown(w: &mut World) {
+    w.released(1);
+    w.done(Command::PowerAfterRelease { node: name(1), incident: w.incident_id(1), on: true });
+    w.wait(secs(1200));
+}
+
+fn held(w: &mut World) {
+    w.done(Command::Judge(Box::new(w.view(1).bmc_silent())));
+}
+
+fn failed(w: &mut World) {
+    w.proven_off(1);
+    w.done(Command::LastReadFailed { node: name(1), incident: w.incident_id(1), why: "503".to_owned() });
+}
+
+fn re_fence(w: &mut World) {
+    w.released(1);
+    w.done(w.heard(1));
+}
+
+fn stalled(w: &mut World) {
+    w.attempted(1);
+    w.wait(secs(180));
+}
+
+fn returning(w: &mut World) {
+    w.released(1);
+    w.wait(secs(20));
+    w.reboot(1);
+}
+
+fn gone(w: &mut World) {
+    w.released(1);
+    w.done(w.leftovers_gone(1));
+}
+
+fn bare(w: &mut World) {
+    w.done(Command::BindingGone { node: name(1) });
+}
+
 #[test]
 fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
-    let released = |w: &mut World| w.released(1);
-    let booting = |w: &mut World| {
-        w.released(1);
-        w.done(Command::PowerAfterRelease { node: name(1), incident: w.incident_id(1), on: true });
-    };
-    let unknown = |w: &mut World| {
-        w.released(1);
-        w.done(Command::PowerAfterRelease { node: name(1), incident: w.incident_id(1), on: true });
-        w.wait(secs(1200));
-    };
-    let held = |w: &mut World| w.done(Command::Judge(Box::new(w.view(1).bmc_silent())));
-    let failed = |w: &mut World| {
-        w.proven_off(1);
-        w.done(Command::LastReadFailed { node: name(1), incident: w.incident_id(1), why: "503".to_owned() });
-    };
-    let re_fence = |w: &mut World| {
-        w.released(1);
-        w.done(w.heard(1));
-    };
-    let stalled = |w: &mut World| {
-        w.attempted(1);
-        w.wait(secs(180));
-    };
-    let returning = |w: &mut World| {
-        w.released(1);
-        w.wait(secs(20));
-        w.reboot(1);
-    };
-    let gone = |w: &mut World| {
-        w.released(1);
-        w.done(w.leftovers_gone(1));
-    };
-    let bare = |w: &mut World| w.done(Command::BindingGone { node: name(1) });
     // Phase, part of the reason, part of the next step, part of the advice.
     let table: Vec<(&str, Part, &str, &str, &str)> = vec![
         ("Alive", |_| {}, "", "watched", ""),
