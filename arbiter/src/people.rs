@@ -15,6 +15,7 @@ use coroner_shared::api::{self, Act, ActAnswer, ApiError, Bound};
 use coroner_shared::id::NodeName;
 use k8s_openapi::api::authentication::v1::UserInfo;
 
+use crate::hearing::Hearing;
 use crate::k8s::auth::{AuthError, Reviewer};
 use crate::propose::{HandOverError, Proposer};
 use crate::shown::Shown;
@@ -27,6 +28,8 @@ pub struct People {
     pub proposer: Proposer,
     /// Makes the answers.
     pub shown: Arc<Shown>,
+    /// What is heard, for acts that are void on any sign of life.
+    pub hearing: Hearing,
     /// Reviews tokens and rights.
     pub reviewer: Reviewer,
     /// Metrics.
@@ -254,6 +257,8 @@ impl People {
     }
 
     async fn act(&self, key: String, command: Command) -> Reply<ActAnswer> {
+        // Where this replica leads, nobody else will say what is heard; where it follows, the leader says it again.
+        let command = self.hearing.with_what_is_heard(command).await;
         match self.proposer.anywhere(format!("act-{key}"), command).await {
             Ok(Outcome::Done) => done("Done", "recorded; `coroner status` shows what follows"),
             Ok(Outcome::Unchanged) => done("Unchanged", "nothing had to change"),

@@ -237,6 +237,7 @@ async fn listen(
     let people = People {
         proposer: proposer.clone(),
         shown,
+        hearing: hearing.clone(),
         reviewer: reviewer.clone(),
         telemetry: Arc::clone(telemetry),
     };
