@@ -287,6 +287,13 @@ fn alive(state: &State, name: &NodeName, node: &Node) -> Said {
             advice: Some("Check that the agent runs there and reaches the arbiter.".to_owned()),
         };
     }
+    if node.member.as_ref().is_some_and(crate::state::Member::boot_is_over) {
+        return Said {
+            reason: Some("its kubelet runs in a boot that its agent has not registered".to_owned()),
+            next: "It is not judged until its agent registers.".to_owned(),
+            advice: Some("Check that the agent runs there and reaches the arbiter.".to_owned()),
+        };
+    }
     let why = permit::observes(state, name).or_else(|| permit::fenceable(state, name).err());
     Said {
         reason: why.as_ref().map(words::hold),

@@ -123,7 +123,13 @@ fn new_boot(state: &mut State, at: At<'_>, name: &NodeName, boot: BootId) {
         Phase::Fencing { incident, released, .. } | Phase::ProvenOff { incident, released, .. } => {
             returning(state, at, name, incident, boot, released);
         }
-        Phase::Releasing { incident, released, .. } | Phase::Released { incident, released, .. } => {
+        Phase::Releasing { incident, released, .. } => {
+            // The patch tests the boot id, so a taint that does not stand beside a new one never will: nothing was
+            // released, and the pods that were to go run on by right.
+            let tainted = node.facts.as_ref().is_some_and(|f| f.tainted_by_us);
+            returning(state, at, name, incident, boot, tainted.then_some(released));
+        }
+        Phase::Released { incident, released, .. } => {
             returning(state, at, name, incident, boot, Some(released));
         }
         Phase::Returning { incident, boot: before, released, taint_removed, waived } => {

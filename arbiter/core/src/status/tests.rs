@@ -54,6 +54,17 @@ fn gone(w: &mut World) {
     w.done(w.leftovers_gone(1));
 }
 
+fn unregistered_boot(w: &mut World) {
+    w.new_boot(1);
+    let boot = w.boot(1);
+    w.done(Command::Judge(Box::new({
+        let mut view = w.view(1).bmc_silent();
+        view.incarnation.boot = crate::apply::tests::world::boot(1, 1);
+        view
+    })));
+    w.change(1, |f| f.boot = Some(boot));
+}
+
 fn bare(w: &mut World) {
     w.done(Command::BindingGone { node: name(1) });
 }
@@ -64,6 +75,7 @@ fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
     let table: Vec<(&str, Part, &str, &str, &str)> = vec![
         ("Alive", |_| {}, "", "watched", ""),
         ("Alive", bare, "no MachineBinding", "nothing is done by itself", "verify-bmc"),
+        ("Alive", unregistered_boot, "has not registered", "not judged", "agent"),
         ("Held", held, "BmcSilent", "judged again", "confirm-off"),
         ("Condemned", |w| w.silent_on(1), "HostSilentBmcOn", "powered off", ""),
         ("Condemned", |w| w.done(w.order(1, "alice")), "Ordered by alice: because", "powered off", ""),

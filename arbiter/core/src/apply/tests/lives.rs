@@ -366,3 +366,74 @@ fn a_pause_after_the_intent_leaves_what_was_found_off_to_reading_alone() {
     w.wait(secs(31));
     w.done(w.proven(1, 0, offs(1, secs(30), None)));
 }
+
+#[test]
+fn a_policy_pauses_its_nodes_and_what_was_condemned_under_it() {
+    let paused = |hash: &str, paused| {
+        let mut policy = policy(Mode::Enforce);
+        policy.hash = hash.to_owned();
+        policy.paused = paused;
+        Command::PolicySet(Box::new(policy))
+    };
+    let mut w = World::new(5);
+    w.done(paused("paused", true));
+    w.done(Command::Judge(Box::new(w.view(1).on())));
+    assert_eq!(w.stands(1), "Held:Paused");
+    assert_eq!(crate::permit::paused_by(&w.state, &name(1)).as_deref(), Some("policy/all"));
+    let mut w = World::new(5);
+    attempted(&mut w);
+    w.done(paused("paused", true));
+    w.refused("Paused", w.attempt(1, 2, true));
+    w.done(paused("again", false));
+    w.done(w.attempt(1, 2, true));
+}
+
+#[test]
+fn another_policy_does_not_take_over_what_the_first_one_condemned() {
+    let of = |name: &str, mode, pool: &str| {
+        let mut policy = policy(mode);
+        policy.name = name.to_owned();
+        policy.node_selector.insert("pool".to_owned(), pool.to_owned());
+        policy.hash = format!("{mode:?}{pool}");
+        Command::PolicySet(Box::new(policy))
+    };
+    for gone in [false, true] {
+        let mut w = World::new(5);
+        w.done(Command::PolicyGone { name: "all".to_owned() });
+        w.change(1, |f| {
+            f.labels.insert("pool".to_owned(), "a".to_owned());
+        });
+        w.done(of("first", Mode::Enforce, "a"));
+        w.wait(secs(60));
+        silent_on(&mut w);
+        if gone {
+            w.done(Command::PolicyGone { name: "first".to_owned() });
+        } else {
+            w.done(of("first", Mode::Observe, "other"));
+        }
+        assert_eq!(w.stands(1), "Held:Observe");
+        // It may condemn anew, under its own terms.
+        w.done(of("second", Mode::Enforce, "a"));
+        w.wait(secs(60));
+        silent_on(&mut w);
+        assert_eq!(w.incident(1).terms.as_ref().unwrap().name, "second");
+    }
+}
+
+#[test]
+fn the_policy_that_condemned_must_still_enforce_whoever_selects_the_node() {
+    let mut w = World::new(5);
+    let of = |name: &str, mode, pool: Option<&str>| {
+        let mut policy = policy(mode);
+        policy.name = name.to_owned();
+        policy.hash = format!("{mode:?}{pool:?}");
+        policy.node_selector = pool.into_iter().map(|p| ("pool".to_owned(), p.to_owned())).collect();
+        Command::PolicySet(Box::new(policy))
+    };
+    attempted(&mut w);
+    w.done(of("all", Mode::Enforce, Some("nowhere")));
+    w.done(of("other", Mode::Enforce, None));
+    assert_eq!(crate::permit::observes(&w.state, &name(1)), None);
+    w.done(of("all", Mode::Observe, Some("nowhere")));
+    w.refused("Observe", w.attempt(1, 2, true));
+}

@@ -11,7 +11,7 @@ edges! {
     the_watch_shows_the_taint: "taint seen", "Releasing" => "Released", releasing, |w| {
         w.change(1, |f| f.tainted_by_us = true);
     };
-    the_patch_meets_a_new_boot: "patch refused: another boot", "Releasing" => "Returning:released", releasing, |w| w.reboot(1);
+    the_patch_meets_a_new_boot: "patch refused: another boot", "Releasing" => "Returning", releasing, |w| w.reboot(1);
     the_patch_meets_another_machine: "patch refused: another machine", "Releasing" => "Held:MachineChanged", releasing, |w| {
         another_machine(w);
         assert_eq!(w.stands(1), "Releasing", "only the kubelet's boot id refuses the patch");
