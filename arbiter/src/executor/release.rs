@@ -184,22 +184,27 @@ pub(super) async fn power_on(tools: &Tools, on: &PowerOnJob) {
         tracing::error!(%node, %verdict, "the machine is not powered on: its BMC's identity refuses");
         return tokio::time::sleep(Duration::from_secs(30)).await;
     }
-    let command = Command::PowerOn { node: node.clone(), incident: life.incident.clone() };
-    if !matches!(tools.commit(command).await, Ok(Outcome::Done)) {
-        return tokio::time::sleep(LOOK).await;
-    }
-    // The commit took this job away; the sending is done in a task of its own, so that it is not cut off with it.
-    let member = on.pin.member.clone();
-    let node = node.clone();
-    tokio::spawn(async move {
-        match driver.power_on(&member, Span::from_secs(10)).await {
-            Ok(answer) => tracing::info!(%node, ?answer, "power on sent"),
-            Err(error) => {
-                tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it");
+    // The commit takes this job away, and with it this future: what follows is a task of its own, so that the one
+    // sending that was permitted is not cut off between the commit and the wire.
+    let (tools, node, incident, member) =
+        (tools.clone(), node.clone(), life.incident.clone(), on.pin.member.clone());
+    let sending = tokio::spawn(async move {
+        let command = Command::PowerOn { node: node.clone(), incident };
+        if matches!(tools.commit(command).await, Ok(Outcome::Done)) {
+            match driver.power_on(&member, Span::from_secs(10)).await {
+                Ok(answer) => tracing::info!(%node, ?answer, "power on sent"),
+                Err(error) => {
+                    tracing::warn!(%node, error = error.full(), "power on was not sent; a person may do it");
+                }
             }
         }
+        // Best effort: a session left behind dies by its own time-out.
         let _ = driver.close().await;
     });
+    if sending.await.is_err() {
+        tracing::error!(node = %life.node, "the task that powers the machine on failed; a person may do it");
+    }
+    tokio::time::sleep(LOOK).await;
 }
 
 /// The way back, one step.
