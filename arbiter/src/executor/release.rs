@@ -11,7 +11,7 @@ use coroner_arbiter_core::jobs::{
     WriteReleaseJob,
 };
 use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
-use coroner_arbiter_core::phase::{OffReadings, Released};
+use coroner_arbiter_core::phase::{FenceProof, OffReadings, Released};
 use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
 use coroner_arbiter_core::proof::ProofNeeds;
 use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
@@ -24,6 +24,11 @@ use crate::clock;
 use crate::k8s::release::{Subject, WriteError};
 use crate::shown::log_age;
 
+/// How long a last read waits for a BMC.
+const READ: Duration = Duration::from_secs(20);
+/// How long it waits where a person vouched for the machine: its BMC is most likely dead with it, and On within this
+/// time still refuses.
+const CONFIRMED: Duration = Duration::from_secs(3);
 /// Between two looks at what is left.
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two readings of a released machine's power.
@@ -273,7 +278,11 @@ async fn one_last_read(
     let (pin, cached) = (pin.as_ref(), *cached);
     let asked = clock::now();
     let reading = match pin {
-        Some(_) => read_power(tools, life, pin).await,
+        Some(_) => {
+            let limit = if matches!(proof, FenceProof::PersonConfirmed { .. }) { CONFIRMED } else { READ };
+            let read = tokio::time::timeout(limit, read_power(tools, life, pin)).await;
+            read.unwrap_or_else(|_| Err(format!("the BMC gave no answer within {limit:?}")))
+        }
         None => Err("the node has no binding".to_owned()),
     };
     let now = clock::now();
