@@ -22,6 +22,10 @@ use crate::state::{Enforced, Member, Node, Replica};
 use crate::view::BmcRead;
 use crate::witness::{CheckedAnswer, CheckedBatch, Proven, Witness};
 
+mod made;
+
+use made::{binding, host, node, policy};
+
 pub(crate) const STEP: u64 = 50;
 const T: u64 = 250;
 const S: u64 = 1250;
@@ -744,92 +748,4 @@ fn address(i: usize) -> std::net::IpAddr {
 
 pub(crate) fn boot(i: usize, nth: u8) -> BootId {
     BootId::from_bytes([u8::try_from(i + 1).unwrap(), nth, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
-}
-
-fn host(i: usize, start: u64) -> Host {
-    let spread = u64::try_from(i).unwrap();
-    Host {
-        name: name(i),
-        uid: NodeUid::new(format!("uid-{i}")).unwrap(),
-        boot: boot(i, 0),
-        agent: true,
-        kubelet: true,
-        kernel: true,
-        replica: true,
-        bmc: Bmc::On,
-        bmc_since: start,
-        steady: true,
-        health: HealthSummary::GOOD,
-        doubts: Vec::new(),
-        mute: false,
-        deaf: false,
-        renewed: start + spread * 700 % 10_000 - 10_000,
-        beats: spread,
-        next_beat: start + spread * 50 % T,
-        number: 0,
-        heard: BTreeMap::new(),
-        silent: BTreeSet::new(),
-    }
-}
-
-fn node(i: usize, host: &Host, domain: String, state: &State) -> Node {
-    let mut node = Node::new(&host.name, state.now);
-    node.facts = Some(NodeFacts {
-        node: host.name.clone(),
-        uid: host.uid.clone(),
-        system_uuid: machine(i).to_string(),
-        boot: Some(host.boot),
-        ready: true,
-        labels: BTreeMap::new(),
-        control_plane: false,
-        etcd_voter: false,
-        tainted_by_us: false,
-    });
-    node.member = Some(Member {
-        uid: host.uid.clone(),
-        machine: Ok(machine(i)),
-        key: PublicKey::from_bytes([3; 32]),
-        old_key: None,
-        boot: host.boot,
-        left_boots: std::collections::VecDeque::new(),
-        address: address(i),
-        since: state.now,
-    });
-    node.enforced = Enforced::Since(at(0));
-    node.domain = domain;
-    node
-}
-
-fn binding(i: usize) -> Binding {
-    Binding {
-        hash: format!("binding-{i}"),
-        network: "bmc".into(),
-        quirks: Vec::new(),
-        pin: Some(Pin {
-            machine: machine(i),
-            transform: Transform::Rfc,
-            system_transform: Transform::Rfc,
-            member: "/redfish/v1/Systems/1".into(),
-            serial: None,
-            manager: None,
-            tls_key: None,
-        }),
-        disabled: None,
-    }
-}
-
-fn policy() -> Policy {
-    Policy {
-        name: "all".into(),
-        hash: "h".into(),
-        node_selector: BTreeMap::new(),
-        mode: Mode::Enforce,
-        rules: Rules::BALANCED,
-        brakes: Brakes::DEFAULT,
-        timings: LifeTimings::DEFAULT,
-        release: ReleaseStrategy::Taint,
-        after_release: AfterRelease::StayOff,
-        power_poll: Span::from_secs(30),
-        paused: false,
-    }
 }
