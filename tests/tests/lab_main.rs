@@ -17,16 +17,19 @@ async fn every_way_to_lose_a_node_ends_as_it_should() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes more than 3 minutes: five ways of not being heard, one after the other"]
 async fn who_lives_is_never_fenced_whoever_cannot_hear_it() -> anyhow::Result<()> {
     test(&SiteConfig::full("alive"), &ALIVE).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes more than 3 minutes: fences that stall and are averted take their time"]
 async fn a_fence_that_does_not_go_as_it_should_neither_releases_nor_kills() -> anyhow::Result<()> {
     test(&SiteConfig::full("stubborn"), &STUBBORN).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes more than 3 minutes: leaders die one after the other"]
 async fn what_a_leader_began_the_next_one_finishes_once() -> anyhow::Result<()> {
     test(&SiteConfig::full("leaders"), &LEADERS).await
 }
@@ -37,6 +40,7 @@ async fn what_a_policy_does_not_allow_is_not_done() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes more than 3 minutes: rollouts go one pod at a time"]
 async fn what_happens_every_month_worries_nobody() -> anyhow::Result<()> {
     test(&SiteConfig::full("calm"), &CALM).await
 }

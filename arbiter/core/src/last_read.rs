@@ -4,7 +4,7 @@
 //!   FenceProof, its age --+
 //!   one fresh reading ----+--> judge --> Good           Command::ReleaseBegun
 //!   heard, Lease ---------+              On             Command::LastReadOn, a new attempt
-//!                                        Redo(why)      read as for a proof again (`FenceOrder::again`), then once more
+//!                                        Redo(why)      read as for a proof (`FenceOrder::again`), then once more
 //!                                        Failed(why)    Command::LastReadFailed, pages after a minute
 //! ```
 //!

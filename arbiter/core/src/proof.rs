@@ -7,8 +7,9 @@
 //!   the log ------+
 //! ```
 //!
-//! Three consecutive readings, each exactly Off and none of another machine, the last over a new session, identity
-//! read before and after, over a span that depends on what else is known:
+//! Three consecutive readings, each exactly Off (DSP0268, `PowerState`; IPMI 2.0, 28.2: bit 0 and the fault bits are 0,
+//! as the driver reads them) and none of another machine, the last over a new session, identity read before and after,
+//! over a span that depends on what else is known:
 //!
 //! | steady | ForceOff | span | what it guards against |
 //! |---|---|---|---|

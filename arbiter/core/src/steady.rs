@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   identified, read, failed  -->  BmcTrack  --> steady(now): the answers of 120 s hang together
-//!        (with `now`)                        --> view(now, failure date): On | Off n times over a span | Silent | Unclear
+//!        (with `now`)                        --> view(now, failure date): On | Off, how often | Silent | Unclear
 //!                                            --> poll_due(now): each 500 ms for a suspect, else each `powerPoll`
 //! ```
 //!

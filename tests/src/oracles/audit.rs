@@ -1,8 +1,8 @@
 //! The instants at which the out-of-service taint came onto a Node, from the API server's audit log: who wrote it, of
 //! which boot it spoke, and what the Node was like afterwards.
 //!
-//! Only requests that were carried out count, and of them only the one with which the taint appeared: later ones show
-//! it as well.
+//! Only requests that were carried out (and not merely tried) count, and of them only the one with which the taint
+//! appeared: later ones show it as well.
 
 use std::{
     collections::BTreeMap,
@@ -71,7 +71,8 @@ impl Reader {
         }
         let entry: Value = serde_json::from_str(line).context("understand a line of the audit log")?;
         let (object, answer) = (&entry["objectRef"], &entry["responseObject"]);
-        let carried_out = entry["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
+        let tried = entry["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun="));
+        let carried_out = !tried && entry["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
         let (Some(node), true) = (object["name"].as_str(), carried_out && answer["kind"] == "Node") else {
             return Ok(());
         };
@@ -142,6 +143,8 @@ mod tests {
         let plain = json!({});
         let log: String = [
             entry(1, 200, &plain, &other),
+            entry(1, 200, &plain, &ours)
+                .replace("\"verb\"", "\"requestURI\":\"/api/v1/nodes/n1?dryRun=All\",\"verb\""),
             entry(2, 409, &tested, &ours),
             entry(3, 200, &tested, &ours),
             entry(4, 200, &plain, &ours),

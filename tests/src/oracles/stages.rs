@@ -47,14 +47,15 @@ impl Stages {
     pub fn of(record: &Record, death: &Death) -> Self {
         let ms = |t: u64| t.saturating_sub(death.silent) / 1_000_000;
         let of_incident = |key: &str| {
-            let stamps = record.seen.iter().filter(|seen| {
+            let mut copies = record.seen.iter().filter(|seen| {
                 let spec = &seen.object["spec"];
                 seen.kind == Kind::Incident
                     && spec["nodeName"] == death.machine.as_str()
                     && spec["bootID"] == death.boot_id.as_str()
             });
             let stamp = |value: &Value| record.clock.of_stamp(value.as_str()?);
-            stamps.filter_map(|seen| stamp(&seen.object["status"][key])).next_back().map(ms)
+            // The first copy: a later leader counts the time before its own from the log, which is less exact.
+            copies.find_map(|seen| stamp(&seen.object["status"][key])).map(ms)
         };
         let tainted = record.tainted.iter().find(|tainted| {
             tainted.node == death.machine

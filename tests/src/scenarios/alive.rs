@@ -18,6 +18,14 @@ use crate::{
 /// Well past the deadline of a silent host (8 s, and a missed renewal of its Lease).
 const LONG_ENOUGH: Duration = Duration::from_secs(40);
 
+/// Without a network configuration containerd says so, and the kubelet says Ready=False at its next report. The agent
+/// is stopped again whenever the kubelet has started it anew.
+const HURT: &str = "mkdir /etc/cni/away && mv /etc/cni/net.d/* /etc/cni/away/ && \
+    { setsid sh -c 'while :; do kill -STOP $(pidof coroner-agent); sleep 0.1; done' > /dev/null 2>&1 & echo $! > /run/hurt; }";
+/// And back.
+const HEAL: &str = "kill $(cat /run/hurt); mv /etc/cni/away/* /etc/cni/net.d/; rmdir /etc/cni/away; \
+    kill -CONT $(pidof coroner-agent) || true";
+
 /// Only one observer still hears the node; the API server does not hear its kubelet either.
 ///
 /// # Errors
@@ -144,7 +152,7 @@ pub async fn rack_cut(site: &Site) -> Result<Told> {
     Ok(Told { why: format!("both are held: {held}"), returns, ..Told::default() })
 }
 
-/// The container runtime hangs and the agent is dead: the kubelet says Ready=False, and renews its Lease.
+/// The pod network is broken and the agent hangs: the kubelet says Ready=False, and renews its Lease.
 ///
 /// # Errors
 /// What did not go as it should.
@@ -153,13 +161,14 @@ pub async fn not_ready_with_lease(site: &Site) -> Result<Told> {
     let back = Return::of(site, &victim).await?.same_life();
     let mut story = Story::begin(site, &victim).await?;
     let shell = |script: &str| ["sh".to_owned(), "-c".to_owned(), script.to_owned()];
-    site.tell.line(&format!("  {victim}: its container runtime hangs, and its agent is killed"));
-    let hurt = "kill -STOP $(pidof containerd) && kill -9 $(pidof coroner-agent)";
-    let done = site.power.exec(&victim, shell(hurt)).await?;
-    ensure!(done.code == 0, "{hurt}: {}", done.stderr);
+    site.tell.line(&format!(
+        "  {victim}: its pod network is broken, and its agent hangs, however often it is started"
+    ));
+    let done = site.power.exec(&victim, shell(HURT)).await?;
+    ensure!(done.code == 0, "{HURT}: {}", done.stderr);
     let seen = async {
         story
-            .until("its kubelet to say Ready=False", Duration::from_secs(120), |_| {
+            .until("its kubelet to say Ready=False", Duration::from_secs(60), |_| {
                 let seen = site.watch.present(Kind::Node).into_iter().find(|seen| seen.name == victim)?;
                 (seen.node()?.ready == "False").then_some(())
             })
@@ -168,9 +177,12 @@ pub async fn not_ready_with_lease(site: &Site) -> Result<Told> {
     }
     .await;
     let node = site.people.node(&victim).await;
-    site.power.exec(&victim, shell("kill -CONT $(pidof containerd)")).await?;
+    let done = site.power.exec(&victim, shell(HEAL)).await?;
+    ensure!(done.code == 0, "{HEAL}: {}", done.stderr);
     seen?;
     let node = node?;
+    let silent = node.heard_ago.is_none_or(|ago| ago.as_ms() > 10_000);
+    ensure!(silent, "it was not silent: heard {:?} ago", node.heard_ago);
     let why = format!(
         "{victim} was left alone: {} {}, findings {}",
         node.phase,
@@ -204,8 +216,11 @@ pub async fn bmc_restart_says_off(site: &Site) -> Result<Told> {
     let untouched = untouched_for(&mut story, Duration::from_secs(24)).await;
     site.power.heal(Some(link)).await?;
     untouched?;
-    let ledger = site.record().await?.ledger;
-    let sent = ledger.iter().find(|entry| entry.t >= begin && entry.path.contains("ComputerSystem.Reset"));
+    let mut ledger = site.record().await?.ledger;
+    ledger.retain(|entry| entry.bmc == victim && entry.t >= begin);
+    let lies = ledger.iter().filter(|entry| entry.shown.as_ref().is_some_and(|shown| shown == "Off")).count();
+    ensure!(lies >= 2, "Off was read {lies} times; nothing is shown");
+    let sent = ledger.iter().find(|entry| entry.path.contains("ComputerSystem.Reset"));
     ensure!(sent.is_none(), "a power command was sent to a machine that lives: {sent:?}");
     Ok(Told {
         why: format!("{victim} lived, and no word of its BMC was taken for it"),

@@ -45,6 +45,7 @@ async fn watch(site: &Site, story: &mut Story<'_>, victim: &str) -> Result<(Stri
             (story.says("phase") == Some("Held") && reason.contains("Bmc")).then_some(reason)
         })
         .await?;
+    let held_ms = truth::now_ns()?.saturating_sub(story.death.silent) / 1_000_000;
     let node = site.people.node(victim).await?;
     site.tell.line(&format!("  held: {}", node.reason.clone().unwrap_or_default()));
     if let Some(advice) = &node.advice {
@@ -77,5 +78,10 @@ async fn watch(site: &Site, story: &mut Story<'_>, victim: &str) -> Result<(Stri
     let pages = site.watch.present(Kind::Page);
     let paged = pages.iter().any(|seen| seen.object["node"] == victim);
     ensure!(paged, "nobody was paged");
-    Ok((format!("{victim} was held ({held}), confirmed by {person}, Running {after} ms after that"), ms))
+    Ok((
+        format!(
+            "{victim} was held after {held_ms} ms ({held}), confirmed by {person}, Running {after} ms after that"
+        ),
+        ms,
+    ))
 }

@@ -128,8 +128,9 @@ impl Machine {
 /// Empty outside of a git checkout.
 fn commit() -> String {
     let git = |args: &[&str]| {
-        let output =
-            Command::new("git").arg("-C").arg(env!("CARGO_MANIFEST_DIR")).args(args).output().ok()?;
+        // The checkout may be another user's than root's.
+        let front = ["-c", "safe.directory=*", "-C", env!("CARGO_MANIFEST_DIR")];
+        let output = Command::new("git").args(front).args(args).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let Some(head) = git(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };

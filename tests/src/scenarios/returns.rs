@@ -77,6 +77,8 @@ impl Return {
             "its Node is not Ready"
         } else if seen.out_of_service {
             "the taint stands"
+        } else if seen.given_up {
+            "Kubernetes has not taken its own taints away yet"
         } else if seen.unschedulable && self.before["spec"]["unschedulable"] != true {
             "it is cordoned"
         } else if self.old_boot.as_ref() == Some(&seen.boot_id) {

@@ -33,7 +33,7 @@ pub async fn settle(site: &Site) -> Result<()> {
             }
             for seen in site.watch.present(crate::oracles::watched::Kind::Node) {
                 let Some(node) = seen.node() else { continue };
-                if node.ready != "True" || node.unschedulable || node.out_of_service {
+                if node.ready != "True" || node.unschedulable || node.out_of_service || node.given_up {
                     missing.push(format!("{} is not in service", seen.name));
                 }
             }

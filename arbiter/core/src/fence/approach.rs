@@ -1,4 +1,5 @@
-//! The way to one power command: everything that must hold is asked for, in this order, each time.
+//! The way to one power command (`ForceOff`, DSP0268 `ResetType`; IPMI 2.0, 28.3, chassis control 0; no other ever):
+//! everything that must hold is asked for, in this order, each time.
 //!
 //! ```text
 //!   identity fresh? -> reading fresh? -> found off: still off, long enough? -> last look fresh? -> Attempt -> ForceOff

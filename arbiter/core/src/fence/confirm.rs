@@ -1,9 +1,9 @@
 //! The way from readings to a proof: three Offs, the last over a new session, identity once more, one more look.
 //!
 //! ```text
-//!   Off ... Off -> new session -> Off -> identify -> (old session: still Off, nothing restarted) -> last look -> Proven
-//!    ^                |            |        |                       |                                  |
-//!    +--- anything but Off, an error, a restart, a sign of life: the run begins anew <------------------+
+//!   Off ... Off -> new session -> Off -> identify -> (old session: Off, no restart) -> last look -> Proven
+//!    ^                |            |        |                       |                       |
+//!    +--- anything but Off, an error, a restart, a sign of life: the run begins anew <-------+
 //! ```
 
 use coroner_shared::bmc::{CommandAnswer, Continuity};

@@ -55,18 +55,23 @@ impl Site {
     }
 
     /// A machine for a scenario to harm: Alive, at home in the cluster, with a writer on it, none of `except`.
-    /// Machines without a replica come first; a replica's host is only taken if `replicas`. A machine that came back
-    /// empty gets a writer first.
+    /// Machines without a replica come first, of them those whose BMC the leader has read for long enough; a replica's
+    /// host is only taken if `replicas`. A machine that came back empty gets a writer first.
     ///
     /// # Errors
     /// When there is none, with what is wrong with each.
     pub async fn victim(&self, except: &[&str], replicas: bool) -> Result<String> {
         for _ in 0..MOVES_MAX {
-            let nodes = self.people.nodes().await?;
+            let leader = self.people.leader().await?.context("no replica leads now")?;
+            let nodes = self.people.nodes_of(leader).await?;
+            let steady = |name: &str| {
+                let node = nodes.iter().find(|node| node.node.as_str() == name);
+                node.and_then(|node| node.bmc.as_ref()).is_some_and(|bmc| bmc.steady_for.is_some())
+            };
             let mut names: Vec<&str> =
                 self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
             names.retain(|name| !except.contains(name) && (replicas || !self.hosts_replica(name)));
-            names.sort_by_key(|name| self.hosts_replica(name));
+            names.sort_by_key(|name| (self.hosts_replica(name), !steady(name)));
             let (mut fit, mut why_not) = (Vec::new(), Vec::new());
             for name in names {
                 match self.unfit(name, &nodes) {

@@ -47,7 +47,8 @@ impl World {
         assert!(look.wanted && !look.paused, "{look:?}");
         assert_eq!(send_before, look.at + LOOK_AGE_MAX);
         assert!(deadline > now && deadline <= now + Span::from_secs(10));
-        assert!(!self.order.again && !(self.paused && self.notes), "nothing is sent while paused");
+        assert!(!self.order.again, "nothing is sent while reading again");
+        assert!(!self.notes || !self.paused, "nothing is sent while paused");
         let despite_life = self.order.re_fence || matches!(self.order.class, EvidenceClass::Ordered { .. });
         // What happened since the last look can only be known by a note.
         let known = if self.notes { self.heard } else { look.heard.map(Mono::as_ms) };

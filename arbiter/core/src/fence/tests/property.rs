@@ -87,7 +87,7 @@ prop_compose! {
         latency_ms in select(vec![1_u64, 50, 500, 4000]),
         look_ms in select(vec![1_u64, 100, 499, 501]),
         commit_ms in select(vec![1_u64, 100, 700, 3000]),
-        refuses in select(vec![None, None, None, Some("Attempt"), Some("Answer"), Some("FoundOnAgain"), Some("Proven")]),
+        refuses in proptest::option::weighted(0.5, select(vec!["Attempt", "Answer", "FoundOnAgain", "Proven"])),
         fates in any_fates(),
         after in proptest::option::of((0_u32..40, any_fate())),
     ) -> Draw {
@@ -239,7 +239,9 @@ prop_compose! {
         uuid in any_uuid(),
         continuity in any_continuity(),
         login in any_login(),
-        (fails, not_sent, misfit) in (prop::bool::weighted(0.03), prop::bool::weighted(0.2), prop::bool::weighted(0.01)),
+        fails in prop::bool::weighted(0.03),
+        not_sent in prop::bool::weighted(0.2),
+        misfit in prop::bool::weighted(0.01),
         outcome in any_outcome(),
         answer in select(vec![
             CommandAnswer::Accepted,

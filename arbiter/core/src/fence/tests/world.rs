@@ -25,7 +25,8 @@ pub(super) const BEGIN: u64 = 1_000_000;
 /// Something that happens by itself.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// The BMC restarts, and its sessions with it (unless `sessions_survive`): down, then Off whatever is so, each for so many milliseconds.
+    /// The BMC restarts, and its sessions with it (unless `sessions_survive`): down, then Off whatever is so, each for
+    /// so many milliseconds.
     BmcRestarts(u64, u64),
     /// Another machine's BMC has the address from now on.
     Swap,
