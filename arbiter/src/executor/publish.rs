@@ -114,13 +114,20 @@ fn binding_copy(
         }
         (Some(_), None) => "Match".to_owned(),
     };
-    let condition = |type_: &str, good: &Result<(), String>, yes: &str, no: &str| Condition {
-        type_: type_.to_owned(),
-        status: if good.is_ok() { "True" } else { "False" }.to_owned(),
-        reason: if good.is_ok() { yes } else { no }.to_owned(),
-        message: good.as_ref().err().cloned().unwrap_or_default(),
-        last_transition_time: clock::wall(Span::ZERO),
-        observed_generation: None,
+    let condition = |type_: &str, good: &Result<(), String>, yes: &str, no: &str| {
+        let status = if good.is_ok() { "True" } else { "False" };
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: if good.is_ok() { yes } else { no }.to_owned(),
+            message: good.as_ref().err().cloned().unwrap_or_default(),
+            last_transition_time: tools.publisher.since(
+                &format!("MachineBinding/{node}/{type_}"),
+                status,
+                clock::wall(Span::ZERO),
+            ),
+            observed_generation: None,
+        }
     };
     let verified = match published.state.bindings.get(node).and_then(|b| b.disabled.clone()) {
         Some(why) => Err(why),
@@ -173,7 +180,11 @@ pub(super) async fn policy(tools: &Tools, name: &str, conflicts: &[String]) {
             status: if accepted { "True" } else { "False" }.to_owned(),
             reason: if accepted { "Accepted" } else { "Conflict" }.to_owned(),
             message,
-            last_transition_time: clock::wall(Span::ZERO),
+            last_transition_time: tools.publisher.since(
+                &format!("FencingPolicy/{name}/Accepted"),
+                if accepted { "True" } else { "False" },
+                clock::wall(Span::ZERO),
+            ),
             observed_generation: None,
         };
         let status = FencingPolicyStatus { nodes, conditions: vec![condition], observed_generation: None };

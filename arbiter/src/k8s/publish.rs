@@ -1,6 +1,9 @@
 //! Copies of the log's truth for people with `kubectl`: Incidents, the status of bindings and policies, and pages as
 //! Warning events. Server-side apply with our field manager; nothing here is ever read back for a decision.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::names::{FIELD_MANAGER, GROUP, VERSION};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
@@ -20,12 +23,27 @@ const EVENT_NAMESPACE: &str = "default";
 #[derive(Clone)]
 pub struct Publisher {
     client: Client,
+    /// Status of each condition as last published, and since when: a copy that says the same keeps its time.
+    since: Arc<Mutex<BTreeMap<String, (String, String)>>>,
 }
 
 impl Publisher {
     /// Over this client.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, since: Arc::default() }
+    }
+
+    /// Since when a condition has had this status, RFC 3339: `now` if it changed, or if this process says it for the
+    /// first time.
+    pub fn since(&self, condition: &str, status: &str, now: String) -> String {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        match since.get(condition) {
+            Some((same, at)) if same == status => at.clone(),
+            Some(_) | None => {
+                since.insert(condition.to_owned(), (status.to_owned(), now.clone()));
+                now
+            }
+        }
     }
 
     /// Creates or updates an Incident.
