@@ -244,7 +244,7 @@ impl Judge {
             let joins = fleet
                 .met_in(&seat.domain)
                 .any(|n| n != name && self.desks.get(n).is_some_and(|d| d.correlated.is_some() && near(d)));
-            if joins || is_correlated(&fleet.view_of(name, true, &seat.domain, None)) {
+            if joins || is_correlated(&fleet.view_of(name, &seat.domain, None)) {
                 correlated.push(name.clone());
             }
         }
@@ -279,11 +279,6 @@ impl Judge {
         let mut waiting: Vec<(bool, Mono, &View)> = Vec::new();
         for (name, (view, verdict)) in judged {
             let Some(desk) = self.desks.get_mut(name) else { continue };
-            let alive = scene.node(name).is_some_and(|n| matches!(n.phase, Phase::Alive));
-            if alive && matches!(verdict, Verdict::Pending(_)) {
-                desk.rests();
-                continue;
-            }
             let decision = decide(scene.state(), view);
             match decision {
                 Decision::Stale | Decision::Stay => desk.rests(),

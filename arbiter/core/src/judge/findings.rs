@@ -57,7 +57,7 @@ pub(super) fn of(
 ) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         fleet.partial().map(|n| Finding::about(n, FindingKind::Partial)).collect();
-    for name in scene.listed.keys().copied() {
+    for name in &scene.listed {
         let ill = scene.pooled.health(name).has(HealthSummary::KUBELET_DEAD);
         if ill && scene.pooled.heard_within(name, HEARD) {
             findings.push(Finding::about(name, FindingKind::KubeletDead));
@@ -91,7 +91,7 @@ pub(super) fn step_down(scene: &Scene<'_>, fleet: &Fleet<'_>) -> Option<StepDown
     let best = others.filter_map(|r| scene.pooled.unheard_by(r, HEARD)).min()?;
     let alive = fleet.alive();
     // More than one and more than a tenth unheard here, at most half of that there.
-    let deaf = own > 1 && own * 10 > usize::try_from(alive).unwrap_or(usize::MAX);
+    let deaf = own > 1 && own * 10 > alive;
     (deaf && best * 2 <= own).then_some(StepDown::HearsLess)
 }
 

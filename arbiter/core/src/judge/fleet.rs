@@ -14,7 +14,6 @@ use coroner_shared::time::{Mono, Span};
 use super::desk::Desk;
 use super::scene::{HEARD, Scene};
 use crate::view::FleetView;
-use crate::witness::pool::EdgeNow;
 
 /// Members of one domain whose failure dates lie within this are one set.
 pub(super) const TOGETHER: Span = Span::from_secs(5);
@@ -23,13 +22,13 @@ const STORM_WITHIN: Span = Span::from_secs(10);
 
 /// The counts of one step.
 pub(super) struct Fleet<'a> {
-    alive: u32,
+    alive: BTreeSet<&'a NodeName>,
     unexplained: BTreeSet<&'a NodeName>,
     partial: BTreeSet<&'a NodeName>,
     quorum: bool,
     /// By domain: who met rule 1, and when it failed.
     met: BTreeMap<&'a str, BTreeMap<&'a NodeName, Mono>>,
-    domain_members: BTreeMap<&'a str, u32>,
+    domain_members: BTreeMap<&'a str, BTreeSet<&'a NodeName>>,
     storm_members: u32,
     storm_domains: u32,
 }
@@ -38,25 +37,28 @@ pub(super) struct Fleet<'a> {
 
 impl<'a> Fleet<'a> {
     pub(super) fn count(scene: &Scene<'a>, desks: &BTreeMap<NodeName, Desk>) -> Self {
-        let (mut alive, mut domain_members) = (0, BTreeMap::new());
+        let seats = || scene.state().observers.seats();
+        let alive: BTreeSet<&NodeName> =
+            seats().map(|(n, _)| n).filter(|n| scene.counts_as_alive(n)).collect();
+        let listed_alive: Vec<&NodeName> =
+            scene.listed.iter().copied().filter(|n| alive.contains(*n)).collect();
         let mut met: BTreeMap<&str, BTreeMap<&NodeName, Mono>> = BTreeMap::new();
-        for (name, seat) in scene.state().observers.seats() {
-            alive += u32::from(scene.counts_as_alive(name));
+        let mut domain_members: BTreeMap<&str, BTreeSet<&NodeName>> = BTreeMap::new();
+        for (name, seat) in seats() {
             let desk = desks.get(name).filter(|d| d.met);
             if let Some(desk) = desk {
                 met.entry(&seat.domain).or_default().insert(name, desk.failure_date);
             }
             // Who was released long ago is no part of what can fall silent now.
             if seat.in_service || desk.is_some() {
-                *domain_members.entry(seat.domain.as_str()).or_insert(0) += 1;
+                domain_members.entry(&seat.domain).or_default().insert(name);
             }
         }
-        let listed = || scene.listed.keys().copied().filter(|n| scene.counts_as_alive(n));
         let (storm_members, storm_domains) = storm(scene, &met);
         Self {
+            unexplained: listed_alive.iter().copied().filter(|n| is_unexplained(scene, n)).collect(),
+            partial: listed_alive.iter().copied().filter(|n| is_partial(scene, n)).collect(),
             alive,
-            unexplained: listed().filter(|n| is_unexplained(scene, n)).collect(),
-            partial: listed().filter(|n| is_partial(scene, n)).collect(),
             quorum: scene.sight.quorum,
             met,
             domain_members,
@@ -65,21 +67,15 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// The counts as seen from one node; `alive`: whether it is counted as Alive itself.
-    pub(super) fn view_of(
-        &self,
-        name: &NodeName,
-        alive: bool,
-        domain: &str,
-        correlated_for: Option<Span>,
-    ) -> FleetView {
+    /// The counts as seen from one node.
+    pub(super) fn view_of(&self, name: &NodeName, domain: &str, correlated_for: Option<Span>) -> FleetView {
         let others = |set: &BTreeSet<&NodeName>| count(set.len() - usize::from(set.contains(name)));
         FleetView {
-            others_alive: self.alive - u32::from(alive),
+            others_alive: others(&self.alive),
             unexplained: others(&self.unexplained),
             partial: others(&self.partial),
             quorum: self.quorum,
-            domain_members: self.domain_members.get(domain).copied().unwrap_or(0),
+            domain_members: count(self.domain_members.get(domain).map_or(0, BTreeSet::len)),
             domain_silent: count(self.together(name, domain).len()),
             correlated_for,
             storm_members: self.storm_members,
@@ -98,8 +94,8 @@ impl<'a> Fleet<'a> {
     }
 
     /// How many count as Alive.
-    pub(super) const fn alive(&self) -> u32 {
-        self.alive
+    pub(super) fn alive(&self) -> usize {
+        self.alive.len()
     }
 
     /// The largest set of its domain, within 5 s, that this node is part of.
@@ -118,19 +114,28 @@ impl<'a> Fleet<'a> {
 // === helpers ===
 
 /// Not heard by any replica for 3 s, and none of its observers claims to hear it or reports it silent.
-fn is_unexplained<'a>(scene: &Scene<'a>, name: &'a NodeName) -> bool {
-    let explains = |edge: &EdgeNow| edge.silent.is_some() || edge.hears_ago.is_some_and(|ago| ago <= HEARD);
-    !scene.edges(name).iter().any(|(_, edge)| explains(edge)) && !scene.pooled.heard_within(name, HEARD)
+fn is_unexplained(scene: &Scene<'_>, name: &NodeName) -> bool {
+    if scene.pooled.heard_within(name, HEARD) {
+        return false;
+    }
+    !scene.state().observers.of(name).iter().any(|observer| {
+        let edge = scene.pooled.edge(observer, name);
+        edge.silent.is_some() || edge.hears_ago.is_some_and(|ago| ago <= HEARD)
+    })
 }
 
 /// Heard now by some, at least S after an observer that may accuse had its last beacon. A host that has just died was
 /// heard within 3 s as well, but by nobody later than by others.
-fn is_partial<'a>(scene: &Scene<'a>, name: &'a NodeName) -> bool {
-    let Some(longest) = scene.accusations(name).max() else { return false };
-    let claims = scene.edges(name).iter().filter_map(|(_, edge)| edge.hears_ago);
+fn is_partial(scene: &Scene<'_>, name: &NodeName) -> bool {
+    let observers = scene.state().observers.of(name);
+    let claims = observers.iter().filter_map(|o| scene.pooled.edge(o, name).hears_ago);
     let proven = scene.pooled.last_proof(name).map(|(_, _, ago)| ago);
-    let heard = claims.chain(proven).min().filter(|ago| *ago <= HEARD);
-    heard.is_some_and(|ago| longest >= ago + scene.rules(name).beacons.suspect)
+    let Some(heard) = claims.chain(proven).min().filter(|ago| *ago <= HEARD) else { return false };
+    let later = scene.rules(name).beacons.suspect;
+    observers
+        .iter()
+        .filter(|o| scene.may_accuse(o))
+        .any(|o| scene.pooled.edge(o, name).silent.is_some_and(|s| s.silent >= heard + later))
 }
 
 /// Who met rule 1 within the last 10 s, counting from when silence can first be reported, and of how many domains.

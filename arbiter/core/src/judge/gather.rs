@@ -124,8 +124,7 @@ fn probers(scene: &Scene<'_>, desk: &Desk, name: &NodeName, more: bool) -> Vec<N
         chosen.extend(more_probers(scene, name, &chosen, wanted - chosen.len(), can));
     }
     let others_exist = !chosen.is_empty();
-    let silent = |o: &NodeName| scene.edges(name).iter().any(|(by, edge)| *by == o && edge.silent.is_some());
-    let quiet = |o: &NodeName| !silent(o);
+    let quiet = |o: &NodeName| scene.pooled.edge(o, name).silent.is_none();
     chosen.extend(observers.iter().filter(|o| can(o) && (!others_exist || quiet(o))).cloned());
     chosen
 }

@@ -44,7 +44,7 @@ impl Grace {
 
 /// 90 % of the Alive members that no trusted observer reports silent were heard within 3 s.
 fn is_warm(scene: &Scene<'_>) -> bool {
-    let expected = |n: &&NodeName| scene.counts_as_alive(n) && scene.accusations(n).next().is_none();
+    let expected = |n: &&NodeName| scene.counts_as_alive(n) && scene.accusers(n) == 0;
     let (mut heard, mut all) = (0_usize, 0_usize);
     for name in scene.state().observers.seats().map(|(n, _)| n).filter(expected) {
         all += 1;

@@ -32,9 +32,9 @@ pub(super) struct Scene<'a> {
     pub(super) now: Mono,
     pub(super) sight: &'a Sight<'a>,
     pub(super) pooled: Pooled<'a>,
-    /// Members that some replica lists, with what each observer says of them.
-    pub(super) listed: BTreeMap<&'a NodeName, Vec<(&'a NodeName, EdgeNow)>>,
-    /// Whether each observer that accuses anybody may.
+    /// Members that some replica lists.
+    pub(super) listed: Vec<&'a NodeName>,
+    /// Whether each observer of those may accuse.
     trust: BTreeMap<&'a NodeName, Result<(), Standing>>,
     /// Those with enough accusations, or none to accuse them.
     pub(super) suspects: BTreeSet<&'a NodeName>,
@@ -45,20 +45,13 @@ pub(super) struct Scene<'a> {
 impl<'a> Scene<'a> {
     pub(super) fn new(now: Mono, sight: &'a Sight<'a>) -> Self {
         let pooled = sight.pool.at(now, sight.state);
-        let members = pooled.listed().filter(|n| sight.state.observers.seat(n).is_some());
-        let listed: BTreeMap<&NodeName, Vec<(&NodeName, EdgeNow)>> =
-            members.map(|n| (n, pooled.edges_of(n))).collect();
-        let mut accused: BTreeMap<&NodeName, Vec<(&NodeName, Span)>> = BTreeMap::new();
-        for (subject, edges) in &listed {
-            for (observer, edge) in edges {
-                if let Some(silence) = edge.silent {
-                    accused.entry(observer).or_default().push((subject, silence.silent));
-                }
-            }
-        }
-        let trust = accused.iter().map(|(o, accused)| (*o, pooled.trusted_with(o, accused))).collect();
+        let listed: Vec<&NodeName> =
+            pooled.listed().filter(|n| sight.state.observers.seat(n).is_some()).collect();
+        let observers: BTreeSet<&NodeName> =
+            listed.iter().flat_map(|n| sight.state.observers.of(n)).collect();
+        let trust = observers.into_iter().map(|o| (o, pooled.trusted(o))).collect();
         let mut scene = Self { now, sight, pooled, listed, trust, suspects: BTreeSet::new() };
-        scene.suspects = scene.listed.keys().copied().filter(|n| scene.is_suspect(n)).collect();
+        scene.suspects = scene.listed.iter().copied().filter(|n| scene.is_suspect(n)).collect();
         scene
     }
 
@@ -85,21 +78,20 @@ impl<'a> Scene<'a> {
             .is_some_and(|n| n.member.is_some() && matches!(n.phase, Phase::Alive) && n.goodbye.is_none())
     }
 
-    /// What each observer says of a node; nothing, where no replica lists it.
-    pub(super) fn edges(&self, subject: &NodeName) -> &[(&'a NodeName, EdgeNow)] {
-        self.listed.get(subject).map_or(&[], Vec::as_slice)
+    /// Whether an observer of a listed node may accuse.
+    pub(super) fn may_accuse(&self, observer: &NodeName) -> bool {
+        matches!(self.trust.get(observer), Some(Ok(())))
     }
 
-    /// Accusations of observers that may accuse, since how long each.
-    pub(super) fn accusations(&self, subject: &NodeName) -> impl Iterator<Item = Span> {
-        let may = |o: &NodeName| matches!(self.trust.get(o), Some(Ok(())));
-        let all = self.edges(subject).iter().filter_map(move |(o, edge)| edge.silent.filter(|_| may(o)));
-        all.map(|silence| silence.silent)
+    /// Accusations of observers that may accuse.
+    pub(super) fn accusers(&self, subject: &NodeName) -> usize {
+        let of = self.state().observers.of(subject);
+        of.iter().filter(|o| self.may_accuse(o) && self.pooled.edge(o, subject).silent.is_some()).count()
     }
 
     /// At two reports of trusted observers; or unheard by all, with fewer than two observers that live.
-    fn is_suspect(&self, name: &'a NodeName) -> bool {
-        if self.accusations(name).nth(REPORTS_MIN - 1).is_some() {
+    fn is_suspect(&self, name: &NodeName) -> bool {
+        if self.accusers(name) >= REPORTS_MIN {
             return true;
         }
         self.pooled.listening() >= HEARD
@@ -109,8 +101,7 @@ impl<'a> Scene<'a> {
 
     fn live_observers(&self, name: &NodeName) -> usize {
         let of = self.state().observers.of(name);
-        let lives = |o: &&NodeName| self.counts_as_alive(o) && self.pooled.heard_within(o, HEARD);
-        of.iter().filter(lives).take(LIVE_OBSERVERS_MIN).count()
+        of.iter().filter(|o| self.counts_as_alive(o) && self.pooled.heard_within(o, HEARD)).count()
     }
 
     /// Since the failure date; since the group started, where there never was a sign of life.
@@ -120,31 +111,27 @@ impl<'a> Scene<'a> {
 
     /// Every assigned observer of a subject, as a view shows it.
     pub(super) fn observers(&self, subject: &NodeName, silence: Span) -> Vec<ObserverView> {
-        let unlisted: Vec<(&NodeName, EdgeNow)>;
-        let edges = match self.listed.get(subject) {
-            Some(edges) => edges,
-            None => {
-                unlisted = self.pooled.edges_of(subject);
-                &unlisted
-            }
-        };
-        edges
-            .iter()
-            .filter_map(|(observer, edge)| {
+        let of = self.state().observers.of(subject);
+        of.iter()
+            .filter_map(|observer| {
                 let seat = self.state().observers.seat(observer)?;
-                let trusted = match self.trust.get(observer) {
-                    Some(known) => known.clone(),
-                    None => self.pooled.trusted_with(observer, &[]),
-                };
-                let suspect = self.suspects.contains(observer);
-                let standing = match trusted {
-                    Ok(()) => self.pooled.standing(observer, edge, silence, suspect),
-                    Err(why) => why,
+                let standing = match self.trust.get(observer) {
+                    Some(Ok(())) => {
+                        let suspect = self.suspects.contains(observer);
+                        self.pooled.standing(observer, subject, silence, suspect)
+                    }
+                    Some(Err(why)) => why.clone(),
+                    None => self.pooled.trusted(observer).err().unwrap_or(Standing::Unheard),
                 };
                 let mut probes = self.pooled.edge_probes(observer, subject);
                 keep_telling_probes(&mut probes, silence);
-                let (node, domain) = ((*observer).clone(), seat.domain.clone());
-                Some(ObserverView { node, domain, standing, said: said(edge), probes })
+                Some(ObserverView {
+                    node: observer.clone(),
+                    domain: seat.domain.clone(),
+                    standing,
+                    said: said(&self.pooled.edge(observer, subject)),
+                    probes,
+                })
             })
             .collect()
     }

@@ -43,7 +43,7 @@ pub(super) fn of(scene: &Scene<'_>, fleet: &Fleet<'_>, desk: &mut Desk, name: &N
         bmc: bmc.iter().map(|b| since_failure(b, silence)).collect(),
         sibling_answers: sight.siblings.get(name).copied(),
         lease: lease(scene, name),
-        fleet: fleet.view_of(name, scene.counts_as_alive(name), &seat.domain, correlated_for),
+        fleet: fleet.view_of(name, &seat.domain, correlated_for),
         goodbye: goodbye(scene, name),
         duplicate: scene.pooled.is_duplicate(name),
     })

@@ -157,9 +157,6 @@ impl Hearing {
 
     /// Whether two boots or two addresses went on side by side for more than 10 s, both until lately.
     pub(super) fn is_duplicate(&self, now: Mono) -> bool {
-        if self.tracks.len() < 2 {
-            return false;
-        }
         let lately = |t: &&Track| now.since(t.mark.at) < TRACK_KEPT;
         let tracks: Vec<&Track> = self.tracks.iter().filter(lately).collect();
         tracks.iter().enumerate().any(|(i, a)| {

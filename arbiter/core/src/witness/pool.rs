@@ -95,11 +95,7 @@ impl Pool {
         if self.letters.get(&replica).is_some_and(overtaken) {
             return;
         }
-        let sorted = |mut n: NodeSummary| {
-            n.edges.sort_unstable_by(|a, b| a.observer.cmp(&b.observer));
-            (n.node.clone(), n)
-        };
-        let nodes = nodes.into_iter().map(sorted).collect();
+        let nodes = nodes.into_iter().map(|n| (n.node.clone(), n)).collect();
         let reporters = reporters.into_iter().map(|r| (r.node.clone(), r)).collect();
         self.letters
             .insert(replica, Letter { received: now, life, number, membership, listening, nodes, reporters });
@@ -136,11 +132,11 @@ impl<'a> Pooled<'a> {
             held_by: holder(replica, source),
             beacon: source.beacon(),
         });
-        let edges = self.edges_of(node);
-        let claims = edges.iter().filter_map(|(observer, edge)| {
-            let silence = edge.silent?;
+        let claims = self.state.observers.of(node).iter().filter_map(|observer| {
+            let (edge, letter) = self.newest_edge(observer, node)?;
+            let silence = edge.silence?;
             let last = silence.last.filter(|(boot, _)| !self.is_left(node, boot))?;
-            Some((silence.silent, observer, last))
+            Some((self.older(silence.silent, letter), observer, last))
         });
         let claim = claims.min_by_key(|(age, _, _)| *age).map(|(age, observer, last)| Sign {
             age,
@@ -215,36 +211,17 @@ impl<'a> Pooled<'a> {
 
     /// What an observer says of a subject.
     pub fn edge(&self, observer: &NodeName, subject: &NodeName) -> EdgeNow {
-        self.pooled_edge(observer, &self.told_of(subject))
-    }
-
-    /// What each assigned observer says of a subject, in the order of the graph.
-    pub fn edges_of(&self, subject: &NodeName) -> Vec<(&'a NodeName, EdgeNow)> {
-        let told = self.told_of(subject);
-        self.state.observers.of(subject).iter().map(|o| (o, self.pooled_edge(o, &told))).collect()
-    }
-
-    fn told_of(&self, subject: &NodeName) -> Vec<(&'a NodeSummary, &'a Letter, Span)> {
-        self.summaries(subject).map(|(n, l)| (n, l, self.age(l))).collect()
-    }
-
-    /// The newest statement counts, whichever replica has it; of equal ones the one told last.
-    fn pooled_edge(&self, observer: &NodeName, told: &[(&'a NodeSummary, &'a Letter, Span)]) -> EdgeNow {
-        let mut now = EdgeNow::default();
-        let mut newest: Option<(u64, Span)> = None;
-        for (node, _, age) in told {
-            let Some(edge) = edge_in(node, observer) else { continue };
-            now.hears_ago = least(now.hears_ago, edge.hears_ago.map(|ago| ago + *age));
-            now.worked_ago = least(now.worked_ago, edge.worked_ago.map(|ago| ago + *age));
+        let Some((newest, letter)) = self.newest_edge(observer, subject) else { return EdgeNow::default() };
+        let mut now = EdgeNow { silent: newest.silence, ..EdgeNow::default() };
+        if let Some(silence) = &mut now.silent {
+            silence.silent = self.older(silence.silent, letter);
+            silence.told_ago = self.older(silence.told_ago, letter);
+        }
+        for (edge, letter) in self.edges(observer, subject) {
+            let older = |ago: Span| self.older(ago, letter);
+            now.hears_ago = least(now.hears_ago, edge.hears_ago.map(older));
+            now.worked_ago = least(now.worked_ago, edge.worked_ago.map(older));
             now.heard_once |= edge.heard_once;
-            let told_ago = edge.silence.map_or(Span::MAX, |s| s.told_ago + *age);
-            if newest
-                .is_none_or(|(number, ago)| edge.number > number || (edge.number == number && told_ago < ago))
-            {
-                newest = Some((edge.number, told_ago));
-                now.silent =
-                    edge.silence.map(|s| SilenceSummary { silent: s.silent + *age, told_ago, last: s.last });
-            }
         }
         let over =
             |s: &SilenceSummary| s.told_ago > STANDS_FOR || now.hears_ago.is_some_and(|ago| ago < s.told_ago);
@@ -340,7 +317,18 @@ impl<'a> Pooled<'a> {
         observer: &NodeName,
         subject: &NodeName,
     ) -> impl Iterator<Item = (&'a EdgeSummary, &'a Letter)> {
-        self.summaries(subject).filter_map(move |(node, letter)| Some((edge_in(node, observer)?, letter)))
+        self.summaries(subject).filter_map(move |(node, letter)| {
+            let of = |e: &&EdgeSummary| e.observer == *observer;
+            Some((node.edges.iter().find(of)?, letter))
+        })
+    }
+
+    /// The newest statement; of equal ones the one that is told last, since its ages were true last.
+    fn newest_edge(&self, observer: &NodeName, subject: &NodeName) -> Option<(&'a EdgeSummary, &'a Letter)> {
+        let told = |e: &EdgeSummary, l: &Letter| {
+            std::cmp::Reverse(e.silence.map_or(Span::MAX, |s| self.older(s.told_ago, l)))
+        };
+        self.edges(observer, subject).max_by_key(|(e, l)| (e.number, told(e, l)))
     }
 
     fn uid_fits(&self, listed: &NodeSummary) -> bool {
@@ -382,11 +370,6 @@ fn is_own(source: &Source) -> bool {
         Source::Beacon { .. } | Source::Registration { .. } | Source::ReplicaTraffic | Source::Calm => true,
         Source::Brought { .. } => false,
     }
-}
-
-/// Summaries list their edges by the observer's name.
-fn edge_in<'a>(node: &'a NodeSummary, observer: &NodeName) -> Option<&'a EdgeSummary> {
-    node.edges.binary_search_by(|e| e.observer.cmp(observer)).ok().and_then(|i| node.edges.get(i))
 }
 
 fn least(a: Option<Span>, b: Option<Span>) -> Option<Span> {

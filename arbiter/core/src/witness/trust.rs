@@ -11,7 +11,7 @@
 use coroner_shared::id::NodeName;
 use coroner_shared::time::Span;
 
-use super::pool::{EdgeNow, Pooled};
+use super::pool::Pooled;
 use crate::phase::Phase;
 use crate::view::Standing;
 
@@ -30,20 +30,6 @@ impl<'a> Pooled<'a> {
     /// # Errors
     /// The first reason why not.
     pub fn trusted(&self, observer: &'a NodeName) -> Result<(), Standing> {
-        let subjects = self.state.observers.subjects_of(observer);
-        let accused = subjects.iter().filter_map(|s| Some((s, self.edge(observer, s).silent?.silent)));
-        self.trusted_with(observer, &accused.collect::<Vec<_>>())
-    }
-
-    /// The same, where it is known whom it accuses, and since how long.
-    ///
-    /// # Errors
-    /// The first reason why not.
-    pub fn trusted_with(
-        &self,
-        observer: &'a NodeName,
-        accused: &[(&'a NodeName, Span)],
-    ) -> Result<(), Standing> {
         let Some(node) = self.state.nodes.get(observer) else { return Err(Standing::NotAlive) };
         if !matches!(node.phase, Phase::Alive) {
             return Err(Standing::NotAlive);
@@ -59,24 +45,25 @@ impl<'a> Pooled<'a> {
                 return Err(Standing::Doubts(*doubt));
             }
         }
-        if self.is_outvoted(observer, accused) {
+        if self.is_outvoted(observer) {
             return Err(Standing::OutvotedBySubjects);
         }
         Ok(())
     }
 
-    /// Whether the silence of an observer that may accuse counts against a subject whose failure date is `failure_age`
-    /// ago; `edge` is what it says of it, and `suspect` whether it is suspect itself.
+    /// Whether the silence of an observer that may accuse counts against `subject`, whose failure date is `failure_age`
+    /// ago. `suspect`: the observer is suspect itself.
     pub fn standing(
         &self,
         observer: &'a NodeName,
-        edge: &EdgeNow,
+        subject: &NodeName,
         failure_age: Span,
         suspect: bool,
     ) -> Standing {
         if suspect && !self.heard_within(observer, HEARD_WITHIN_SUSPECT) {
             return Standing::Unheard;
         }
+        let edge = self.edge(observer, subject);
         if !edge.heard_once {
             return Standing::NeverHeardIt;
         }
@@ -89,14 +76,11 @@ impl<'a> Pooled<'a> {
 
     /// At least 2, and at least half of all subjects assigned to it, were heard by somebody else at least S after its
     /// own last beacon of them.
-    fn is_outvoted(&self, observer: &'a NodeName, accused: &[(&'a NodeName, Span)]) -> bool {
+    fn is_outvoted(&self, observer: &'a NodeName) -> bool {
         let Some(seat) = self.state.observers.seat(observer) else { return false };
-        // Each accusation is contradicted at most once.
-        if accused.len() < OUTVOTED_BY || accused.len() * 2 < seat.subjects.len() {
-            return false;
-        }
-        let outvoted = accused.iter().filter(|(subject, silent)| {
-            let later = |ago: Span| ago + seat.timings.suspect <= *silent;
+        let outvoted = seat.subjects.iter().filter(|subject| {
+            let Some(silence) = self.edge(observer, subject).silent else { return false };
+            let later = |ago: Span| ago + seat.timings.suspect <= silence.silent;
             self.heard_by_others(subject, observer).is_some_and(later)
         });
         let count = outvoted.count();

@@ -2,7 +2,6 @@
 
 mod asks;
 mod findings;
-mod scale;
 mod signs;
 mod stories;
 mod table;

@@ -22,6 +22,10 @@ use crate::state::{Enforced, Member, Node, Replica};
 use crate::view::BmcRead;
 use crate::witness::{CheckedAnswer, CheckedBatch, Proven, Witness};
 
+mod made;
+
+use made::{binding, host, node, policy};
+
 pub(crate) const STEP: u64 = 50;
 const T: u64 = 250;
 const S: u64 = 1250;
@@ -110,8 +114,6 @@ pub(crate) struct World {
     pub(crate) applies: bool,
     pub(crate) commands: Vec<(u64, Command)>,
     pub(crate) last: JudgeOutput,
-    /// The longest step of the desk, the leader's own summary included, in microseconds.
-    pub(crate) longest_step_us: u128,
     pub(crate) asked: usize,
     /// BMCs that are read though nobody asked for it.
     pub(crate) always_read: Vec<usize>,
@@ -179,7 +181,6 @@ impl World {
             applies: false,
             commands: Vec::new(),
             last: JudgeOutput::default(),
-            longest_step_us: 0,
             asked: 0,
             always_read: Vec::new(),
             led_since: start,
@@ -635,9 +636,7 @@ impl World {
             quorum: self.reaches_majority(self.leader),
             group_age: self.group_age + Span::from_ms(self.now - self.started),
         };
-        let began = stopwatch();
         let output = self.judge.step(now, &sight);
-        self.longest_step_us = self.longest_step_us.max(began.elapsed().as_micros());
         for ask in &output.ask_probes {
             self.ask(&ask.prober, &ask.ask);
         }
@@ -706,11 +705,6 @@ impl World {
 
 // === helpers ===
 
-#[expect(clippy::disallowed_methods, reason = "measures how long a step takes; nothing depends on it")]
-fn stopwatch() -> std::time::Instant {
-    std::time::Instant::now()
-}
-
 pub(crate) fn index_of(name: &NodeName) -> usize {
     name.as_str()[1..].parse().unwrap()
 }
@@ -744,106 +738,14 @@ fn sign(beacon: &Beacon) -> SignedBeacon {
 
 pub(crate) fn machine(i: usize) -> MachineId {
     let mut bytes = [7; 16];
-    bytes[14..].copy_from_slice(&u16::try_from(i).unwrap().to_be_bytes());
+    bytes[15] = u8::try_from(i).unwrap();
     MachineId::from_bytes(bytes).unwrap()
 }
 
 fn address(i: usize) -> std::net::IpAddr {
-    let [a, b] = u16::try_from(i + 1).unwrap().to_be_bytes();
-    [10, 0, a, b].into()
+    [10, 0, 0, u8::try_from(i + 1).unwrap()].into()
 }
 
 pub(crate) fn boot(i: usize, nth: u8) -> BootId {
-    let mut bytes = [1; 16];
-    bytes[..2].copy_from_slice(&u16::try_from(i + 1).unwrap().to_be_bytes());
-    bytes[2] = nth;
-    BootId::from_bytes(bytes)
-}
-
-fn host(i: usize, start: u64) -> Host {
-    let spread = u64::try_from(i).unwrap();
-    Host {
-        name: name(i),
-        uid: NodeUid::new(format!("uid-{i}")).unwrap(),
-        boot: boot(i, 0),
-        agent: true,
-        kubelet: true,
-        kernel: true,
-        replica: true,
-        bmc: Bmc::On,
-        bmc_since: start,
-        steady: true,
-        health: HealthSummary::GOOD,
-        doubts: Vec::new(),
-        mute: false,
-        deaf: false,
-        renewed: start + spread * 700 % 10_000 - 10_000,
-        beats: spread,
-        next_beat: start + spread * 50 % T,
-        number: 0,
-        heard: BTreeMap::new(),
-        silent: BTreeSet::new(),
-    }
-}
-
-fn node(i: usize, host: &Host, domain: String, state: &State) -> Node {
-    let mut node = Node::new(&host.name, state.now);
-    node.facts = Some(NodeFacts {
-        node: host.name.clone(),
-        uid: host.uid.clone(),
-        system_uuid: machine(i).to_string(),
-        boot: Some(host.boot),
-        ready: true,
-        labels: BTreeMap::new(),
-        control_plane: false,
-        etcd_voter: false,
-        tainted_by_us: false,
-    });
-    node.member = Some(Member {
-        uid: host.uid.clone(),
-        machine: Ok(machine(i)),
-        key: PublicKey::from_bytes([3; 32]),
-        old_key: None,
-        boot: host.boot,
-        left_boots: std::collections::VecDeque::new(),
-        address: address(i),
-        since: state.now,
-    });
-    node.enforced = Enforced::Since(at(0));
-    node.domain = domain;
-    node
-}
-
-fn binding(i: usize) -> Binding {
-    Binding {
-        hash: format!("binding-{i}"),
-        network: "bmc".into(),
-        quirks: Vec::new(),
-        pin: Some(Pin {
-            machine: machine(i),
-            transform: Transform::Rfc,
-            system_transform: Transform::Rfc,
-            member: "/redfish/v1/Systems/1".into(),
-            serial: None,
-            manager: None,
-            tls_key: None,
-        }),
-        disabled: None,
-    }
-}
-
-fn policy() -> Policy {
-    Policy {
-        name: "all".into(),
-        hash: "h".into(),
-        node_selector: BTreeMap::new(),
-        mode: Mode::Enforce,
-        rules: Rules::BALANCED,
-        brakes: Brakes::DEFAULT,
-        timings: LifeTimings::DEFAULT,
-        release: ReleaseStrategy::Taint,
-        after_release: AfterRelease::StayOff,
-        power_poll: Span::from_secs(30),
-        paused: false,
-    }
+    BootId::from_bytes([u8::try_from(i + 1).unwrap(), nth, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
 }

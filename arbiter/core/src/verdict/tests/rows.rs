@@ -1,13 +1,11 @@
-//! Rows: the dead host of [`dead_host`], one thing changed, and what follows. Boundaries are shown just before and just
-//! after.
-
-use coroner_shared::beacon::{Answer, GoodbyeKind, Path, ProbeOutcome};
-use coroner_shared::time::Span;
+//! Rows: the dead host of [`dead_host`], one thing changed, and what follows; just before a boundary and just after.
 
 use super::*;
 use crate::phase::{EvidenceClass, HeldReason};
 use crate::policy::Rules;
 use crate::verdict::verdict;
+use coroner_shared::beacon::{Answer, GoodbyeKind, Path, ProbeOutcome};
+use coroner_shared::time::Span;
 
 use HeldReason as H;
 

@@ -31,10 +31,7 @@ fn a_beacon_is_proven_by_the_committed_key_or_the_one_before() {
     assert_eq!(verify(&beacon, 2, &keyed(None)), Err(NotProven::Forged));
     assert_eq!(verify(&beacon, 2, &keyed(Some(2))), Ok(Some(key(2).public())));
     assert_eq!(verify(&beacon, 3, &keyed(Some(2))), Err(NotProven::Forged));
-    assert_eq!(
-        verify(&Beacon { node: uid(4), ..beacon.clone() }, 1, &keyed(None)),
-        Err(NotProven::OtherNode)
-    );
+    assert_eq!(verify(&Beacon { node: uid(4), ..beacon }, 1, &keyed(None)), Err(NotProven::OtherNode));
     let other_machine = Beacon { machine: machine(4), ..beacon.clone() };
     assert_eq!(verify(&other_machine, 1, &keyed(None)), Err(NotProven::OtherMachine));
     let member = keyed(None).nodes[&name(3)].member.clone().unwrap();

@@ -40,10 +40,7 @@ impl Case {
         let (observer, subject) = (name(3), name(5));
         match pooled.trusted(&observer) {
             Err(why) => why,
-            Ok(()) => {
-                let edge = pooled.edge(&observer, &subject);
-                pooled.standing(&observer, &edge, span(now - 10_000), suspect)
-            }
+            Ok(()) => pooled.standing(&observer, &subject, span(now - 10_000), suspect),
         }
     }
 }
@@ -98,8 +95,7 @@ fn it_must_have_heard_the_subject_since_it_was_assigned() {
     case.heard.batch(11_550, 4, 1, false, vec![(5, never)]);
     let pooled = case.pooled(11_600);
     assert_eq!(pooled.trusted(&name(4)), Ok(()));
-    let edge = pooled.edge(&name(4), &name(5));
-    assert_eq!(pooled.standing(&name(4), &edge, span(1600), false), Standing::NeverHeardIt);
+    assert_eq!(pooled.standing(&name(4), &name(5), span(1600), false), Standing::NeverHeardIt);
 }
 
 #[test]
@@ -110,8 +106,7 @@ fn a_path_must_have_worked_in_the_ten_minutes_before_the_failure_date() {
         let now = failed_at + 2000;
         case.all_speak(now, &[3]);
         let pooled = case.pooled(now);
-        let edge = pooled.edge(&name(3), &name(5));
-        assert_eq!(pooled.standing(&name(3), &edge, span(2000), false), want);
+        assert_eq!(pooled.standing(&name(3), &name(5), span(2000), false), want);
     }
 }
 
