@@ -38,13 +38,10 @@ use crate::propose::Proposer;
 use crate::replica::{self, ReplicaHandle, Running};
 use crate::shown::Shown;
 use crate::telemetry::Telemetry;
-use crate::{begun, clock, pki, serve, transport};
+use crate::{clock, pki, serve, transport};
 
 /// Commands proposed at once when much of what Kubernetes shows is new to the log.
 const FACTS_AT_ONCE: usize = 64;
-
-/// Folder of the log within the state.
-const LOG: &str = "log";
 
 /// The tasks of the process, by name.
 type Tasks = JoinSet<&'static str>;
@@ -59,8 +56,7 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     tracing::info!(replica = %identity.id, cluster = %identity.founders.cluster, address = %args.address, "this replica starts");
     let peers: BTreeMap<_, _> = identity.founders.members.iter().map(|m| (m.id, m.address)).collect();
     let bootstrap = Bootstrap { members: peers.keys().copied().collect(), state: State::default() };
-    let config = ReplicaConfig::new(identity.id);
-    let running = replica::start_on(args.store, config, &args.state.join(LOG), &bootstrap)?;
+    let running = replica::start(ReplicaConfig::new(identity.id), &args.state.join("log"), &bootstrap)?;
     let Running { handle, messages, ended } = running;
     let mut tasks = Tasks::new();
     let http = transport::client(pki::client(&identity.ca, &identity.certificate)?)?;
@@ -136,11 +132,13 @@ async fn kube_client(args: &Args) -> anyhow::Result<Client> {
 
 /// From the disk, or born now; says what it waits for and since when.
 async fn identity(args: &Args, client: &Client) -> anyhow::Result<Identity> {
-    let begun = begun::is_begun(&args.state.join(LOG));
+    if let Some(identity) = birth::from_disk(&args.state)? {
+        return Ok(identity);
+    }
     let began = clock::now();
     let mut said: Option<String> = None;
     loop {
-        match birth::identity(client, &args.namespace, &args.node_name, &args.state, begun).await {
+        match birth::first_start(client, &args.namespace, &args.node_name, &args.state).await {
             Ok(identity) => return Ok(identity),
             Err(error @ (BirthError::NoSecret | BirthError::Api(_))) => {
                 let text = transport::chain(&error);
