@@ -1,7 +1,10 @@
 //! `coroner-demo`: a site on this machine, the scenarios played on it live, the oracles' verdict. What happens is in
 //! `scenarios`; here are the arguments, the order of things, and the end. `hack/demo` builds what it needs.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -94,14 +97,14 @@ async fn run(args: &Args, cases: &[Case], tell: &Tell) -> Result<ExitCode> {
     tell.title("a site: six machines in three racks, three replicas, a BMC each, six workloads with volumes");
     let site = tokio::select! {
         site = Site::up(config, tell.clone()) => site?,
-        () = end.comes() => return Ok(interrupted(tell)),
+        () = end.comes() => return Ok(interrupted(tell, &evidence)),
     };
     tell.line(&format!("  the site runs after {} s", seconds_since(begin)));
     let results = tokio::select! {
         results = play(&site, cases) => results,
         () = end.comes() => {
             site.down(false).await?;
-            return Ok(interrupted(tell));
+            return Ok(interrupted(tell, &evidence));
         }
     };
     let good = results.as_ref().is_ok_and(Results::good);
@@ -154,7 +157,9 @@ fn tell_how_to_reach(site: &Site) {
     tell.line("  coroner-lab off n2; coroner-lab freeze n4; coroner-lab on n2; coroner-lab list");
 }
 
-fn interrupted(tell: &Tell) -> ExitCode {
+fn interrupted(tell: &Tell, evidence: &Path) -> ExitCode {
+    // The logs of what was cut short are of no use to anybody.
+    let _ = std::fs::remove_dir_all(evidence);
     tell.line("interrupted; nothing is left");
     ExitCode::from(130)
 }

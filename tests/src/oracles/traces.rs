@@ -3,6 +3,9 @@
 
 use serde_json::{Map, Value};
 
+/// Its name in results, beside those of [`super::ORACLES`].
+pub const CLEAN_END: &str = "unclean_ends";
+
 /// Conditions that the kubelet and the node controller keep.
 const KUBELETS: [&str; 5] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"];
 

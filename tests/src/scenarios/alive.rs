@@ -22,8 +22,8 @@ const LONG_ENOUGH: Duration = Duration::from_secs(40);
 /// is stopped again whenever the kubelet has started it anew.
 const HURT: &str = "mkdir /etc/cni/away && mv /etc/cni/net.d/* /etc/cni/away/ && \
     { setsid sh -c 'while :; do kill -STOP $(pidof coroner-agent); sleep 0.1; done' > /dev/null 2>&1 & echo $! > /run/hurt; }";
-/// And back.
-const HEAL: &str = "kill $(cat /run/hurt); mv /etc/cni/away/* /etc/cni/net.d/; rmdir /etc/cni/away; \
+/// And back. containerd heeds files that are written, not files that are moved there.
+const HEAL: &str = "kill $(cat /run/hurt); cat /etc/cni/away/* > /etc/cni/net.d/10-pods.conflist; rm -r /etc/cni/away; \
     kill -CONT $(pidof coroner-agent) || true";
 
 /// Only one observer still hears the node; the API server does not hear its kubelet either.

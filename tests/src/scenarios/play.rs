@@ -10,8 +10,11 @@ use super::{
     settle::settle,
 };
 use crate::{
-    lab::site::{Site, SiteConfig, tell::Tell},
-    oracles::{Finding, ORACLES},
+    lab::{
+        site::{Site, SiteConfig, tell::Tell},
+        writer::boottime_ns,
+    },
+    oracles::{Finding, ORACLES, traces::CLEAN_END},
 };
 
 /// A site and what was played on it.
@@ -20,6 +23,8 @@ pub struct Player<'a> {
     outcomes: Vec<Outcome>,
     /// Nodes on their way back, and to which outcome they belong.
     returning: Vec<(usize, Return)>,
+    /// Nodes that did not come back as they were.
+    unclean: Vec<Finding>,
     steady: bool,
 }
 
@@ -29,7 +34,7 @@ impl<'a> Player<'a> {
     /// On a site that runs.
     #[must_use]
     pub fn new(site: &'a Site) -> Self {
-        Self { site, outcomes: Vec::new(), returning: Vec::new(), steady: false }
+        Self { site, outcomes: Vec::new(), returning: Vec::new(), unclean: Vec::new(), steady: false }
     }
 
     /// Plays one. What goes wrong is its outcome, and stops nothing here.
@@ -60,7 +65,9 @@ impl<'a> Player<'a> {
     pub async fn wait_returns(&mut self) {
         for (at, back) in std::mem::take(&mut self.returning) {
             if let Err(error) = back.wait(self.site).await {
-                self.spoil(at, &format!("{error:#}"));
+                let what = format!("{error:#}");
+                self.spoil(at, &what);
+                self.unclean.push(Finding { oracle: CLEAN_END.to_owned(), t: boottime_ns(), what });
             }
         }
     }
@@ -70,8 +77,9 @@ impl<'a> Player<'a> {
     /// # Errors
     /// When the record cannot be read: then nothing is shown.
     pub async fn judge(self) -> Result<Results> {
-        let Self { site, outcomes, .. } = self;
-        let findings = site.findings().await?;
+        let Self { site, outcomes, unclean, .. } = self;
+        let mut findings = site.findings().await?;
+        findings.extend(unclean);
         tell_findings(site, &findings);
         Ok(Results::new(outcomes, findings))
     }
@@ -93,10 +101,13 @@ impl<'a> Player<'a> {
 fn tell_findings(site: &Site, findings: &[Finding]) {
     let tell = &site.tell;
     tell.title("the oracles, which read what truly happened and never what Coroner says of itself");
-    for oracle in &ORACLES {
-        let found: Vec<&Finding> = findings.iter().filter(|finding| finding.oracle == oracle.name).collect();
+    let oracles = ORACLES.iter().map(|oracle| (oracle.name, oracle.holds));
+    for (name, holds) in
+        oracles.chain([(CLEAN_END, "whoever came back is what they were before, byte for byte")])
+    {
+        let found: Vec<&Finding> = findings.iter().filter(|finding| finding.oracle == name).collect();
         let verdict = tell.verdict(found.is_empty(), if found.is_empty() { "holds " } else { "BROKEN" });
-        tell.line(&format!("  {verdict} {:<24}{}", oracle.name, oracle.holds));
+        tell.line(&format!("  {verdict} {name:<24}{holds}"));
         for finding in found {
             tell.line(&format!("         {}", finding.what));
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::oracles::{Finding, ORACLES, clock::Sample, stages::Stages};
+use crate::oracles::{Finding, ORACLES, clock::Sample, stages::Stages, traces::CLEAN_END};
 
 /// A scenario's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,8 +56,12 @@ impl Results {
     /// Of these outcomes and findings, on this machine.
     #[must_use]
     pub fn new(scenarios: Vec<Outcome>, findings: Vec<Finding>) -> Self {
-        let mut oracles: BTreeMap<String, usize> =
-            ORACLES.iter().map(|oracle| (oracle.name.to_owned(), 0)).collect();
+        let mut oracles: BTreeMap<String, usize> = ORACLES
+            .iter()
+            .map(|oracle| oracle.name)
+            .chain([CLEAN_END])
+            .map(|name| (name.to_owned(), 0))
+            .collect();
         for finding in &findings {
             *oracles.entry(finding.oracle.clone()).or_default() += 1;
         }
@@ -150,7 +154,9 @@ mod tests {
     #[test]
     fn every_oracle_has_its_number_and_one_finding_spoils_the_run() {
         let good = Results::new(vec![outcome("a", true, Stages::default())], Vec::new());
-        assert!(good.good() && good.oracles.len() == ORACLES.len() && good.oracles.values().all(|n| *n == 0));
+        assert!(
+            good.good() && good.oracles.len() == ORACLES.len() + 1 && good.oracles.values().all(|n| *n == 0)
+        );
         let finding = Finding { oracle: "live_fenced".into(), t: 1, what: "w".into() };
         let bad = Results::new(vec![outcome("a", true, Stages::default())], vec![finding]);
         assert!(!bad.good() && bad.oracles["live_fenced"] == 1);

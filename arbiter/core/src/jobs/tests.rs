@@ -349,6 +349,15 @@ fn what_waits_too_long_is_paged_by_name() {
     };
     assert_eq!(after(|w| w.silent_on(5), 180), "CondemnedWaits");
     assert_eq!(after(|w| w.attempted(5), 180), "Stalled");
+    let mut told = World::new(12);
+    told.attempted(5);
+    let (incident, why) = (told.incident_id(5), "401".to_owned());
+    told.done(Command::Stalled { node: name(5), incident, why, disable_binding: false });
+    assert_eq!(
+        pages(&told, 5),
+        ["Stalled".to_owned()].into(),
+        "a stall that the fence tells of is paged at once"
+    );
     let failed = |w: &mut World| {
         w.proven_off(5);
         w.done(Command::LastReadFailed { node: name(5), incident: w.incident_id(5), why: "x".to_owned() });

@@ -299,7 +299,15 @@ fn evidence_is_chained_and_judges_again_to_the_same() {
     assert_eq!(w.state.evidence_chain, first, "an intent is no decision");
     w.wait(secs(31));
     w.done(w.proven(1, 0, super::world::offs(1, secs(30), None)));
-    assert_ne!(w.state.evidence_chain, first);
+    let incident = w.incident(1);
+    let proof =
+        incident.timeline.back().unwrap().detail.rsplit(' ').next().unwrap().trim_end_matches(')').to_owned();
+    assert_eq!(w.state.evidence_chain, crate::evidence::chained(&first, &proof));
+    assert_ne!(
+        w.state.evidence_chain,
+        crate::evidence::chained("", &proof),
+        "each link holds the one before"
+    );
     assert_eq!(w.incident(1).record.clone().unwrap(), record, "the incident still rests on its decision");
 }
 

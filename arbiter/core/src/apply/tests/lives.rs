@@ -199,6 +199,12 @@ fn a_new_boot_that_the_kubelet_does_not_confirm_stops_commands_and_ends_nothing(
     w.wait(secs(5));
     w.refused("NewBootSeen", w.proven(1, 1, offs(1, secs(4), Some(CommandAnswer::Accepted))));
     assert_eq!(w.stands(1), "Fencing");
+    let mut w = World::new(5);
+    proven_off(&mut w);
+    w.new_boot(1);
+    w.done(w.registration(1));
+    w.refused("NewBootSeen", w.release_begun(1));
+    assert_eq!(w.stands(1), "ProvenOff");
 }
 
 #[test]
@@ -214,6 +220,7 @@ fn a_hold_of_a_life_that_rebooted_is_another_incident() {
     w.done(Command::Judge(Box::new(view)));
     assert_ne!(w.incident_id(1), old);
     assert_eq!(w.incident(1).incarnation.boot, w.boot(1));
+    assert_eq!(w.state.incidents[&old].closed.as_ref().unwrap().1, "NewBoot");
 }
 
 #[test]
@@ -436,4 +443,31 @@ fn the_policy_that_condemned_must_still_enforce_whoever_selects_the_node() {
     assert_eq!(crate::permit::observes(&w.state, &name(1)), None);
     w.done(of("all", Mode::Observe, Some("nowhere")));
     w.refused("Observe", w.attempt(1, 2, true));
+}
+
+#[test]
+fn what_stands_until_a_node_is_heard_outlasts_a_view_that_decides_nothing() {
+    let undecided = |w: &World| {
+        let mut view = w.view(1).on();
+        view.last_sign.as_mut().unwrap().age = secs(3);
+        Command::Judge(Box::new(view))
+    };
+    let mut w = World::new(10);
+    w.done(Command::Judge(Box::new(w.view(1).on().in_a_storm(4))));
+    w.wait(secs(10));
+    assert_eq!(w.say(undecided(&w)), Outcome::Unchanged);
+    assert_eq!(w.stands(1), "Held:Storm");
+    let mut w = World::new(5);
+    w.done(Command::PolicySet(Box::new(policy(Mode::Observe))));
+    w.done(Command::PolicySet(Box::new(policy(Mode::Enforce))));
+    w.done(Command::Judge(Box::new(w.view(1).off())));
+    w.wait(secs(10));
+    assert_eq!(w.say(undecided(&w)), Outcome::Unchanged);
+    assert_eq!(w.stands(1), "Held:SilentBeforeEnforce");
+    // Any other hold ends when nothing holds it any more.
+    let mut w = World::new(5);
+    held_by_bmc(&mut w);
+    w.wait(secs(10));
+    w.done(undecided(&w));
+    assert_eq!(w.stands(1), "Alive");
 }
