@@ -27,7 +27,7 @@ use crate::phase::{EvidenceClass, FenceProof, Phase, Released};
 use crate::policy::{Pin, ReleaseStrategy};
 use crate::state::{Node, State};
 
-pub use fencing::{BmcKnown, again_order, fence_order};
+pub use fencing::{BmcKnown, Signs, again_order, fence_order, last_look};
 pub use ticks::{TICK_FAR, TICK_NEAR, deadline, tick_after};
 
 /// One unit of work.

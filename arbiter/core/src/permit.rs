@@ -45,6 +45,12 @@ pub fn stopped(state: &State, node: &NodeName) -> Option<HeldReason> {
     if excluded(state, node) { Some(HeldReason::Excluded) } else { observes(state, node) }
 }
 
+/// Why no power command may be sent for this node now, whatever its binding says: somebody paused it, or what condemned
+/// it is stopped. The one question that orders, notes, looks and `apply` ask.
+pub fn commands_barred(state: &State, node: &NodeName) -> Option<HeldReason> {
+    paused_by(state, node).map(|who| HeldReason::Paused { who }).or_else(|| stopped(state, node))
+}
+
 /// Why the node is in Observe, if it is: no policy in Enforce speaks for it, more than one selects it, or the policy
 /// that condemned it does no longer enforce.
 pub fn observes(state: &State, node: &NodeName) -> Option<HeldReason> {

@@ -10,7 +10,7 @@ use crate::apply::{booting, end_waits_for, may_power_on, return_waits_for};
 use crate::brake;
 use crate::pages;
 use crate::permit;
-use crate::phase::{EvidenceClass, FenceProof, Phase};
+use crate::phase::{EvidenceClass, FenceProof, HeldReason, Phase};
 use crate::policy::Mode;
 use crate::policy::select::{Selected, policy_for};
 use crate::state::{Incident, Node, State};
@@ -219,6 +219,7 @@ fn mode(state: &State, name: &NodeName) -> (String, Option<String>) {
 /// Sentences for every phase.
 fn said(state: &State, name: &NodeName, node: &Node) -> Said {
     let record = state.open_incident(name).map(|(_, record)| record);
+    let barred = permit::commands_barred(state, name);
     match &node.phase {
         Phase::Alive => alive(state, name, node),
         Phase::Held { why, .. } => Said {
@@ -228,11 +229,10 @@ fn said(state: &State, name: &NodeName, node: &Node) -> Said {
         },
         Phase::Condemned { class, .. } => Said {
             reason: Some(class_text(class)),
-            next: match permit::paused_by(state, name) {
-                Some(who) => format!("Power commands are paused by {who}; off is proven by reading alone."),
-                None => "Its machine is identified and powered off.".to_owned(),
-            },
-            advice: None,
+            next: barred
+                .as_ref()
+                .map_or_else(|| "Its machine is identified and powered off.".to_owned(), reads_only),
+            advice: barred.as_ref().map(|why| words::hold_advice(why).to_owned()),
         },
         Phase::Fencing { intent, attempt, released, .. } => {
             let sent = match attempt {
@@ -245,11 +245,20 @@ fn said(state: &State, name: &NodeName, node: &Node) -> Said {
                     (None, Some(_)) => format!("the same boot id was heard after its release; {sent}"),
                     (None, None) => sent,
                 }),
-                next: "Off is read until it is proven; commands are repeated with growing pauses.".to_owned(),
-                advice: intent
-                    .stalled
-                    .as_ref()
-                    .map(|_| "Look at its BMC; if the machine is off, `coroner confirm-off`.".to_owned()),
+                next: barred.as_ref().map_or_else(
+                    || {
+                        "Off is read until it is proven; commands are repeated with growing pauses."
+                            .to_owned()
+                    },
+                    reads_only,
+                ),
+                advice: match (&barred, &intent.stalled) {
+                    (Some(why), _) => Some(words::hold_advice(why).to_owned()),
+                    (None, Some(_)) => {
+                        Some("Look at its BMC; if the machine is off, `coroner confirm-off`.".to_owned())
+                    }
+                    (None, None) => None,
+                },
             }
         }
         Phase::ProvenOff { proof, last_read_failed, .. } => Said {
@@ -270,6 +279,11 @@ fn said(state: &State, name: &NodeName, node: &Node) -> Said {
         Phase::Released { .. } => released(state, name, node, record),
         Phase::Returning { .. } => returning(state, name, node),
     }
+}
+
+/// What a fence does while no command may be sent.
+fn reads_only(why: &HeldReason) -> String {
+    format!("No power command is sent: {}; off is proven by reading alone.", words::hold(why))
 }
 
 fn proof_text(proof: &FenceProof) -> String {

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Look, Note, Over, Step};
 use coroner_arbiter_core::identity;
-use coroner_arbiter_core::jobs::{self, FenceJob, Job};
+use coroner_arbiter_core::jobs::{self, FenceJob, Job, Signs};
 use coroner_arbiter_core::permit;
-use coroner_arbiter_replica::Role;
 use coroner_bmc::Bmc;
 use coroner_shared::bmc::{CommandAnswer, Continuity, Login};
 use coroner_shared::id::NodeName;
@@ -226,13 +225,13 @@ impl Performing<'_> {
     fn note(&mut self, machine: &mut Fence) -> bool {
         let now = clock::now();
         let node = &self.fence.life.node;
-        let published = self.tools.proposer.published();
+        let state = self.tools.proposer.published().state;
         let steady =
             self.entry.with_track(|t| if t.steady(now) { t.shown().cloned() } else { None }).flatten();
         let told = Told {
             heard: self.tools.hearing.last_sign(node).map(|(at, _)| at),
             lease: self.tools.hearing.lease_moved(node),
-            paused: published.role == Role::Leader && permit::paused_by(&published.state, node).is_some(),
+            paused: permit::commands_barred(&state, node).is_some(),
             steady,
         };
         if told == self.told {
@@ -265,13 +264,10 @@ impl Performing<'_> {
 /// The last look: a linearizable read, and what all reachable replicas hear.
 pub(super) async fn look(tools: &Tools, job: &Job, node: &NodeName) -> Result<Look, String> {
     let at = clock::now();
-    let wanted = tools.still_wanted(job).await.map_err(|e| e.to_string())?;
-    let state = tools.proposer.published().state;
-    Ok(Look {
-        at,
-        wanted: wanted && !permit::excluded(&state, node),
-        paused: permit::paused_by(&state, node).is_some(),
+    let state = tools.read_state().await.map_err(|e| e.to_string())?;
+    let signs = Signs {
         heard: tools.hearing.last_sign(node).map(|(at, _)| at),
         lease_moved: tools.hearing.lease_moved(node),
-    })
+    };
+    Ok(jobs::last_look(&state, job, at, signs))
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::jobs::{self, Job, JobKey};
-use coroner_arbiter_replica::Role;
+use coroner_arbiter_core::state::State;
+use coroner_arbiter_replica::{NotLeader, Role};
 use coroner_shared::time::{Mono, Span};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -162,13 +163,16 @@ impl Tools {
         Ok(outcome)
     }
 
-    /// Whether exactly this job is still asked for, by a linearizable read at most half a second old.
+    /// The state by a linearizable read that took at most half a second; only a leader gets one.
     ///
     /// # Errors
-    /// The read could not be made.
-    pub async fn still_wanted(&self, job: &Job) -> Result<bool, ProposeError> {
+    /// The read could not be made, or this replica leads no more.
+    pub async fn read_state(&self) -> Result<Arc<State>, ProposeError> {
         self.proposer.handle().read_index(Duration::from_millis(500)).await?;
         let published = self.proposer.published();
-        Ok(published.role == Role::Leader && jobs::wanted(&published.state, job))
+        match published.role {
+            Role::Leader => Ok(published.state),
+            Role::Follower { leader } => Err(NotLeader::Elsewhere { leader }.into()),
+        }
     }
 }

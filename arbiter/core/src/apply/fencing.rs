@@ -182,11 +182,5 @@ pub(crate) fn still_on(
 /// # Errors
 /// What forbids them.
 pub(crate) fn may_command(state: &State, name: &NodeName) -> Result<(), HeldReason> {
-    if let Some(who) = permit::paused_by(state, name) {
-        return Err(HeldReason::Paused { who });
-    }
-    if let Some(why) = permit::stopped(state, name) {
-        return Err(why);
-    }
-    permit::fenceable(state, name)
+    permit::commands_barred(state, name).map_or_else(|| permit::fenceable(state, name), Err)
 }

@@ -3,11 +3,11 @@
 use coroner_shared::bmc::Continuity;
 use coroner_shared::id::NodeName;
 use coroner_shared::machine_id::MachineId;
-use coroner_shared::time::Span;
+use coroner_shared::time::{Mono, Span};
 use std::collections::BTreeMap;
 
-use super::{FenceJob, Job, Life, ReleaseJob};
-use crate::fence::FenceOrder;
+use super::{FenceJob, Job, Life, ReleaseJob, wanted};
+use crate::fence::{FenceOrder, Look};
 use crate::permit;
 use crate::phase::{EvidenceClass, Phase};
 use crate::policy::{LifeTimings, Pin, Quirk};
@@ -76,6 +76,28 @@ pub fn again_order(state: &State, job: &ReleaseJob, known: BmcKnown) -> Option<F
     Some(FenceOrder { again: true, intent_open: true, ..order })
 }
 
+/// What a replica hears of a node when it takes its last look, dates of its own clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signs {
+    /// The newest proof of life that any replica heard.
+    pub heard: Option<Mono>,
+    /// When the kubelet's Lease was last seen to have changed.
+    pub lease_moved: Option<Mono>,
+}
+
+/// The last look of a job: what the state says of it, read linearizably after `at`, and what is heard.
+pub fn last_look(state: &State, job: &Job, at: Mono, signs: Signs) -> Look {
+    let node = job.node();
+    Look {
+        at,
+        // An opt-out is a pause like the others: what is off may still be proven and released.
+        wanted: wanted(state, job),
+        paused: node.is_some_and(|node| permit::commands_barred(state, node).is_some()),
+        heard: signs.heard,
+        lease_moved: signs.lease_moved,
+    }
+}
+
 /// What both orders share.
 struct Common<'a> {
     life: &'a Life,
@@ -99,8 +121,7 @@ impl Common<'_> {
             system_uuid: facts.system_uuid.clone(),
             fleet: fleet(state),
             intent_open: false,
-            paused: permit::paused_by(state, &self.life.node).is_some()
-                || permit::stopped(state, &self.life.node).is_some(),
+            paused: permit::commands_barred(state, &self.life.node).is_some(),
             re_fence: false,
             again: false,
             last_attempt: 0,

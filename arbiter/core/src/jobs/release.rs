@@ -56,9 +56,8 @@ pub(super) fn released(
         leftovers,
         power: pin_of(state, life).is_some(),
     }));
-    let permitted = permit::paused_by(state, &life.node).is_none()
-        && permit::stopped(state, &life.node).is_none()
-        && permit::fenceable(state, &life.node).is_ok();
+    let permitted =
+        permit::commands_barred(state, &life.node).is_none() && permit::fenceable(state, &life.node).is_ok();
     if permitted
         && may_power_on(state, &life.node, &life.incident).is_ok()
         && let Some(pin) = pin_of(state, life)

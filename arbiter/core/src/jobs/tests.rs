@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 
 use coroner_shared::bmc::CommandAnswer;
+use coroner_shared::id::NodeName;
+use coroner_shared::names::EXCLUDE_LABEL;
 
 use super::{
-    BmcKnown, Job, ReturnStep, TICK_FAR, TICK_NEAR, again_order, deadline, fence_order, jobs, tick_after,
-    wanted,
+    BmcKnown, Job, ReturnStep, Signs, TICK_FAR, TICK_NEAR, again_order, deadline, fence_order, jobs,
+    last_look, tick_after, wanted,
 };
 use crate::apply::tests::world::{World, before, name, offs, pin, policy, secs, uid};
 use crate::command::Command;
 use crate::fence::Fence;
 use crate::phase::FenceProof;
-use crate::policy::{AfterRelease, Mode, ReleaseStrategy};
+use crate::policy::{AfterRelease, Mode, Policy, ReleaseStrategy};
 
 /// Kinds of the jobs about node `n`'s life, without pages and publications.
 fn kinds(w: &World, n: u32) -> Vec<&'static str> {
@@ -249,6 +251,55 @@ fn an_order_for_the_fence_says_what_the_state_knows() {
     let Job::Release(release) = job(&w, 1, "Release") else { panic!() };
     let again = again_order(&w.state, &release, BmcKnown::default()).unwrap();
     assert!(again.again && again.intent_open);
+}
+
+#[test]
+fn whatever_bars_commands_bars_them_in_the_order_and_in_each_look() {
+    type Change = fn(&mut World);
+    fn pause(node: Option<NodeName>) -> Command {
+        Command::Pause { node, who: "bob".to_owned(), why: "w".to_owned() }
+    }
+    let table: Vec<(&str, &str, Change)> = vec![
+        ("everything is paused", "Paused", |w| w.done(pause(None))),
+        ("the node is paused", "Paused", |w| w.done(pause(Some(name(1))))),
+        ("the policy is paused", "Paused", |w| {
+            w.done(Command::PolicySet(Box::new(Policy { paused: true, ..policy(Mode::Enforce) })));
+        }),
+        ("the policy observes", "Observe", |w| w.done(Command::PolicySet(Box::new(policy(Mode::Observe))))),
+        ("the policy is gone", "Observe", |w| w.done(Command::PolicyGone { name: "all".to_owned() })),
+        ("another policy claims the node", "PolicyConflict", |w| {
+            let other = Policy { name: "other".to_owned(), ..policy(Mode::Enforce) };
+            w.done(Command::PolicySet(Box::new(other)));
+        }),
+        ("the node opted out", "Excluded", |w| {
+            w.change(1, |f| {
+                f.labels.insert(EXCLUDE_LABEL.to_owned(), "true".to_owned());
+            });
+        }),
+    ];
+    for (what, word, change) in table {
+        let mut w = World::new(5);
+        w.attempted(1);
+        let fence = job(&w, 1, "Fence");
+        let at = w.state.now;
+        let signs = Signs { heard: Some(at), lease_moved: None };
+        let look = last_look(&w.state, &fence, at, signs);
+        assert!(look.wanted && !look.paused, "{what}: before");
+        assert_eq!((look.at, look.heard, look.lease_moved), (at, Some(at), None));
+        change(&mut w);
+        let look = last_look(&w.state, &fence, at, signs);
+        let Job::Fence(of) = &fence else { panic!() };
+        let order = fence_order(&w.state, of, BmcKnown::default()).unwrap();
+        assert!(look.wanted, "{what}: off may still be proven by reading");
+        assert_eq!((look.paused, order.paused), (true, true), "{what}");
+        // And the log agrees: an attempt that the look permits is not refused for what the look did not see.
+        w.refused(word, w.attempt(1, 2, true));
+        // What is proven by reading is released all the same.
+        w.wait(secs(30));
+        w.done(w.proven(1, 1, offs(1, secs(30), None)));
+        let release = job(&w, 1, "Release");
+        assert!(last_look(&w.state, &release, at, Signs::default()).wanted, "{what}: the release");
+    }
 }
 
 #[test]

@@ -43,6 +43,21 @@ fn stalled(w: &mut World) {
     w.wait(secs(180));
 }
 
+fn paused(w: &mut World) {
+    w.attempted(1);
+    w.done(Command::Pause { node: None, who: "bob".to_owned(), why: "rewiring".to_owned() });
+}
+
+fn stopped(w: &mut World) {
+    w.attempted(1);
+    w.done(Command::PolicySet(Box::new(policy(Mode::Observe))));
+}
+
+fn paused_found_off(w: &mut World) {
+    w.found_off(1);
+    w.done(Command::Pause { node: None, who: "bob".to_owned(), why: "rewiring".to_owned() });
+}
+
 fn returning(w: &mut World) {
     w.released(1);
     w.wait(secs(20));
@@ -81,6 +96,15 @@ fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
         ("Condemned", |w| w.done(w.order(1, "alice")), "Ordered by alice: because", "powered off", ""),
         ("Fencing", |w| w.attempted(1), "attempt 1 was sent", "until it is proven", ""),
         ("Fencing", stalled, "Stalled: no progress", "growing pauses", "confirm-off"),
+        ("Fencing", paused, "attempt 1 was sent", "paused by bob; off is proven by reading alone", "resume"),
+        ("Fencing", stopped, "attempt 1 was sent", "no FencingPolicy in Enforce", "Enforce"),
+        (
+            "Condemned",
+            paused_found_off,
+            "FoundOff",
+            "paused by bob; off is proven by reading alone",
+            "resume",
+        ),
         ("ReFencing", re_fence, "same boot id", "until it is proven", ""),
         ("ProvenOff", |w| w.proven_off(1), "its BMC proved it off", "last read", ""),
         ("ProvenOff", failed, "its BMC proved it off", "503", "confirm-off"),
