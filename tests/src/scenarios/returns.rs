@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     lab::site::{Site, tell::Look},
-    oracles::{traces, watched::Kind},
+    oracles::traces,
 };
 
 /// Boot, Ready for a while, a margin: a minute on a busy host; the lab's policy shortens what it may.
@@ -65,27 +65,10 @@ impl Return {
     }
 
     async fn missing(&self, site: &Site) -> Result<Option<String>> {
-        let node = site.people.node(&self.node).await?;
-        if node.phase != "Alive" {
-            return Ok(Some(format!("{}: {}", node.phase, node.next)));
+        if let Some(missing) = site.not_at_home().await?.remove(&self.node) {
+            return Ok(Some(missing));
         }
-        let seen = site.watch.present(Kind::Node).into_iter().find(|seen| seen.name == self.node);
-        let Some(seen) = seen.and_then(|seen| seen.node()) else {
-            return Ok(Some("there is no Node".to_owned()));
-        };
-        let missing = if seen.ready != "True" {
-            "its Node is not Ready"
-        } else if seen.out_of_service {
-            "the taint stands"
-        } else if seen.given_up {
-            "Kubernetes has not taken its own taints away yet"
-        } else if seen.unschedulable && self.before["spec"]["unschedulable"] != true {
-            "it is cordoned"
-        } else if self.old_boot.as_ref() == Some(&seen.boot_id) {
-            "its kubelet still names the old boot"
-        } else {
-            return Ok(None);
-        };
-        Ok(Some(missing.to_owned()))
+        let boot = site.boot_id(&self.node).await?;
+        Ok((self.old_boot.as_ref() == Some(&boot)).then(|| "the life that was to end goes on".to_owned()))
     }
 }

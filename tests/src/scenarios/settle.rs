@@ -14,29 +14,16 @@ use crate::lab::{
 /// Boots, returns, holds that end by themselves; a re-enrolled binding takes a moment.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Undoes what a scenario may have left, and waits until every node is Alive and at home.
+/// Undoes what a scenario may have left, and waits until every machine is at home.
 ///
 /// # Errors
 /// When the site does not come to order; then it is of no use to the next scenario.
 pub async fn settle(site: &Site) -> Result<()> {
     undo(site).await?;
     site.tell
-        .until("every node Alive and in service", PATIENCE, async || {
-            let nodes = site.people.nodes().await?;
-            let mut missing: Vec<String> = nodes
-                .iter()
-                .filter(|node| node.phase != "Alive")
-                .map(|node| format!("{} is {}: {}", node.node, node.phase, node.next))
-                .collect();
-            if nodes.len() < site.plan().machines.len() {
-                missing.push(format!("{} nodes only", nodes.len()));
-            }
-            for seen in site.watch.present(crate::oracles::watched::Kind::Node) {
-                let Some(node) = seen.node() else { continue };
-                if node.ready != "True" || node.unschedulable || node.out_of_service || node.given_up {
-                    missing.push(format!("{} is not in service", seen.name));
-                }
-            }
+        .until("every machine at home", PATIENCE, async || {
+            let away = site.not_at_home().await?;
+            let missing: Vec<String> = away.iter().map(|(name, what)| format!("{name}: {what}")).collect();
             Ok(if missing.is_empty() { Look::There(()) } else { Look::Missing(missing.join("; ")) })
         })
         .await?;

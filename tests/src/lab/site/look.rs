@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use coroner_shared::api::NodeSummary;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Site, tell::Look};
 use crate::oracles::watched::{Kind, PodSeen};
 
-/// Writers moved until one comes to an empty machine.
-const MOVES_MAX: usize = 5;
+/// A return that is under way ends within it.
+const FIT: Duration = Duration::from_secs(120);
 /// Detached, attached and mounted again: the kubelet alone may take 10 s.
 const MOVED: Duration = Duration::from_secs(60);
 
@@ -54,54 +53,39 @@ impl Site {
         self.config().replicas.iter().any(|replica| replica == machine)
     }
 
-    /// A machine for a scenario to harm: Alive, at home in the cluster, with a writer on it, none of `except`.
-    /// Machines without a replica come first, of them those whose BMC the leader has read for long enough; a replica's
-    /// host is only taken if `replicas`. A machine that came back empty gets a writer first.
+    /// A machine for a scenario to harm: at home for a while (see [`Site::not_at_home`]), with a writer on it, none of
+    /// `except`. Machines without a replica come first, of them those whose BMC the leader has read for long enough; a
+    /// replica's host is only taken if `replicas`. A machine that came back empty gets a writer first; where all are
+    /// on their way back, the first one is waited for.
     ///
     /// # Errors
-    /// When there is none, with what is wrong with each.
+    /// When there is none within two minutes, with what is wrong with each.
     pub async fn victim(&self, except: &[&str], replicas: bool) -> Result<String> {
-        for _ in 0..MOVES_MAX {
-            let leader = self.people.leader().await?.context("no replica leads now")?;
-            let nodes = self.people.nodes_of(leader).await?;
-            let steady = |name: &str| {
-                let node = nodes.iter().find(|node| node.node.as_str() == name);
-                node.and_then(|node| node.bmc.as_ref()).is_some_and(|bmc| bmc.steady_for.is_some())
-            };
-            let mut names: Vec<&str> =
-                self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
-            names.retain(|name| !except.contains(name) && (replicas || !self.hosts_replica(name)));
-            names.sort_by_key(|name| (self.hosts_replica(name), !steady(name)));
-            let (mut fit, mut why_not) = (Vec::new(), Vec::new());
-            for name in names {
-                match self.unfit(name, &nodes) {
-                    None => fit.push(name),
-                    Some(why) => why_not.push(format!("{name} {why}")),
+        self.tell
+            .until("a machine fit to be harmed", FIT, async || {
+                let leader = self.people.leader().await?.context("no replica leads now")?;
+                let nodes = self.people.nodes_of(leader).await?;
+                let steady = |name: &str| {
+                    let node = nodes.iter().find(|node| node.node.as_str() == name);
+                    node.and_then(|node| node.bmc.as_ref()).is_some_and(|bmc| bmc.steady_for.is_some())
+                };
+                let mut names: Vec<&str> =
+                    self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
+                names.retain(|name| !except.contains(name) && (replicas || !self.hosts_replica(name)));
+                names.sort_by_key(|name| (self.hosts_replica(name), !steady(name)));
+                let away = self.not_at_home().await?;
+                let (unfit, fit): (Vec<&str>, Vec<&str>) =
+                    names.into_iter().partition(|name| away.contains_key(*name));
+                if let Some(name) = fit.iter().find(|name| !self.placed_on(name).is_empty()) {
+                    return Ok(Look::There((*name).to_owned()));
                 }
-            }
-            let busy = fit.iter().find(|name| !self.placed_on(name).is_empty());
-            match (busy, fit.first()) {
-                (Some(name), _) => return Ok((*name).to_owned()),
-                (None, Some(_)) => self.move_a_writer().await?,
-                (None, None) => bail!("no machine is fit to be harmed: {}", why_not.join("; ")),
-            }
-        }
-        bail!("no writer moved to an empty machine in {MOVES_MAX} attempts")
-    }
-
-    fn unfit(&self, name: &str, nodes: &[NodeSummary]) -> Option<String> {
-        let Some(node) = nodes.iter().find(|node| node.node.as_str() == name) else {
-            return Some("is unknown to Coroner".to_owned());
-        };
-        if node.phase != "Alive" {
-            return Some(format!("is {}", node.phase));
-        }
-        let known = self.watch.present(Kind::Node).into_iter().find(|seen| seen.name == name);
-        match known.and_then(|seen| seen.node()) {
-            Some(node) if node.ready == "True" && !node.unschedulable => None,
-            Some(node) => Some(format!("is not at home: {node:?}")),
-            None => Some("is no Node".to_owned()),
-        }
+                if !fit.is_empty() {
+                    self.move_a_writer().await?;
+                }
+                let why = unfit.iter().map(|name| format!("{name}: {}", away[*name]));
+                Ok(Look::Missing(why.collect::<Vec<_>>().join("; ")))
+            })
+            .await
     }
 
     /// Deletes a writer of the most crowded machine; the scheduler likes empty machines, so that its next pod is

@@ -13,6 +13,7 @@
 //! It judges nothing: scenarios do to it what happens to sites, oracles judge the files it leaves.
 
 pub mod cluster;
+pub mod home;
 pub mod look;
 pub mod objects;
 pub mod people;
@@ -35,6 +36,7 @@ use serde_json::json;
 
 use self::{
     cluster::Kubectl,
+    home::Homes,
     people::People,
     programs::{Programs, in_checkout},
     tell::{Look, Tell},
@@ -90,6 +92,7 @@ pub struct Site {
     pub power: LabClient,
     /// When every binding was FenceReady, `CLOCK_BOOTTIME` in ns; for a countdown only.
     ready: AtomicU64,
+    homes: Homes,
     config: SiteConfig,
     // Last: the others speak to it until they are gone.
     lab: Lab,
@@ -160,9 +163,22 @@ impl Site {
         kubectl.apply(&[objects::policy()]).await?;
         let people = People::new(&kubectl, &programs.coroner, &state, "operator").await?;
         let power = lab.client();
-        let ready = AtomicU64::new(0);
-        let site =
-            Self { tell, kubectl, client, people, watch, bmcs, writers, attacher, power, ready, config, lab };
+        let (ready, homes) = (AtomicU64::new(0), Homes::default());
+        let site = Self {
+            tell,
+            kubectl,
+            client,
+            people,
+            watch,
+            bmcs,
+            writers,
+            attacher,
+            power,
+            ready,
+            homes,
+            config,
+            lab,
+        };
         site.wait_running().await?;
         Ok(site)
     }
