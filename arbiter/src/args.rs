@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use coroner_shared::id::NodeName;
 
+use crate::store::StoreKind;
 use crate::telemetry::LogFormat;
 
 /// One replica of Coroner's arbiter.
@@ -21,6 +22,9 @@ pub struct Args {
     /// Folder of the log, the keys and the socket; belongs to this host and outlives pods.
     #[arg(long, default_value = "/var/lib/coroner-arbiter")]
     pub state: PathBuf,
+    /// What keeps the log; a disk stays with what it has begun with.
+    #[arg(long, value_enum, default_value = "sled")]
+    pub store: StoreKind,
     /// Namespace of Coroner's objects.
     #[arg(long, env = "POD_NAMESPACE", default_value = coroner_shared::names::NAMESPACE)]
     pub namespace: String,

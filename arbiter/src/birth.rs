@@ -147,6 +147,25 @@ pub fn from_disk(state: &Path) -> Result<Option<Identity>, BirthError> {
     }))
 }
 
+/// Who this replica is: from its own disk, or born now. `begun`: its log is begun, so it may have spoken before.
+///
+/// # Errors
+/// See [`BirthError`]; [`BirthError::NoSecret`] and [`BirthError::Api`] are worth another try.
+pub async fn identity(
+    client: &Client,
+    namespace: &str,
+    node: &NodeName,
+    state: &Path,
+    begun: bool,
+) -> Result<Identity, BirthError> {
+    let Some(identity) = from_disk(state)? else { return first_start(client, namespace, node, state).await };
+    if !begun {
+        // A start that ended between its disk and its mark; without the mark nobody would miss this disk.
+        set_mark(client, namespace, node, identity.id).await?;
+    }
+    Ok(identity)
+}
+
 /// A first start: finds this node among the founders, makes keys, syncs them, sets the mark.
 ///
 /// # Errors
@@ -181,12 +200,19 @@ pub async fn first_start(
     let identity =
         Identity { id: own.id, founders, ca: ca.to_string(), certificate, key: SecretKey::from_seed(&seed) };
     save(state, &identity)?;
-    set_mark(&secrets, &mark, node).await?;
+    set_mark(client, namespace, node, identity.id).await?;
     Ok(identity)
 }
 
 /// The mark says that this member's disk has been used.
-async fn set_mark(secrets: &Api<Secret>, mark: &str, node: &NodeName) -> Result<(), BirthError> {
+async fn set_mark(
+    client: &Client,
+    namespace: &str,
+    node: &NodeName,
+    id: ReplicaId,
+) -> Result<(), BirthError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mark = mark_of(id);
     let patch = serde_json::json!({ "stringData": { mark: format!("used by {node}") } });
     secrets
         .patch(CLUSTER_SECRET, &PatchParams::default(), &Patch::Merge(patch))

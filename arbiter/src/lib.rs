@@ -8,11 +8,13 @@
 //!   Kubernetes ---> k8s::watch ------> propose ----------> replica (raft, state, disk)
 //! ```
 //!
-//! Files in reading order: [`args`], [`run`], [`birth`] and [`pki`] (who a replica is), [`replica`] and [`store`] (the
-//! one owner of the log), [`transport`] and [`serve`], [`datagrams`], [`ingress`] and [`hearing`] (what is heard),
+//! Files in reading order: [`args`], [`run`], [`birth`] and [`pki`] (who a replica is), [`replica`], [`begun`] and
+//! [`store`] with [`store_sled`] and [`store_redb`] (the one owner of the log, and its disk), [`transport`] and
+//! [`serve`], [`datagrams`], [`ingress`] and [`hearing`] (what is heard),
 //! [`propose`], [`executor`], [`bmc_pool`], [`bmc_open`] and [`bmc_guard`], [`k8s`], [`shown`], [`people`] and [`telemetry`].
 
 pub mod args;
+pub mod begun;
 pub mod birth;
 pub mod bmc_guard;
 pub mod bmc_open;
@@ -31,5 +33,8 @@ pub mod run;
 pub mod serve;
 pub mod shown;
 pub mod store;
+pub mod store_redb;
+pub mod store_sled;
+mod store_tide;
 pub mod telemetry;
 pub mod transport;

@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::state::State;
-use coroner_arbiter_replica::{Applied, Bootstrap, Fatal, NotLeader, Replica, ReplicaConfig, Role};
+use coroner_arbiter_replica::{
+    Applied, Bootstrap, Fatal, LogStore, NotLeader, Replica, ReplicaConfig, Role, Turn,
+};
 use coroner_shared::id::ReplicaId;
 use coroner_shared::time::{Mono, Span};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::clock;
-use crate::store::SledStore;
+use crate::store::{self, StoreKind};
+use crate::{begun, clock};
 
 /// Raft's tick.
 const TICK: Span = Span::from_ms(50);
@@ -26,6 +28,13 @@ const TICK: Span = Span::from_ms(50);
 const SLEPT: Span = Span::from_secs(2);
 /// Commands that may wait for the thread; more means that the disk does not keep up.
 const QUEUE: usize = 4096;
+/// Commands that share one sync at most, so that a flood does not keep the thread from its ticks.
+const ASKS_A_TURN: usize = 512;
+/// How far behind the members are is published this often while nothing is applied.
+const LAG_EVERY: Span = Span::from_secs(1);
+
+/// The disk, whichever it is.
+type Store = Box<dyn LogStore>;
 
 /// What all parts of the process may see.
 #[derive(Clone, Debug)]
@@ -181,23 +190,47 @@ impl ReplicaHandle {
 /// Opens the disk and starts the thread.
 ///
 /// # Errors
-/// The disk cannot be opened or read.
+/// The disk cannot be opened or read, or is not this replica's.
 pub fn start(config: ReplicaConfig, path: &Path, bootstrap: &Bootstrap) -> Result<Running, Fatal> {
-    let store = SledStore::open(path).map_err(|source| Fatal::Store { id: config.id, source })?;
+    start_on(StoreKind::default(), config, path, bootstrap)
+}
+
+/// As [`start`], in a store of this kind.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_on(
+    kind: StoreKind,
+    config: ReplicaConfig,
+    path: &Path,
+    bootstrap: &Bootstrap,
+) -> Result<Running, Fatal> {
+    let id = config.id;
+    let failed = |source| Fatal::Store { id, source };
+    let begun = begun::check(path, id, kind).map_err(failed)?;
+    let mut store = store::open(kind, path).map_err(failed)?;
+    if begun && store.load().map_err(failed)?.is_none() {
+        return Err(failed(begun::lost(path, id)));
+    }
     let replica = Replica::open(config, store, bootstrap, &raft_logger())?;
+    // Before its first word: from here on an empty log is a lost one.
+    if !begun {
+        begun::note(path, id, kind).map_err(failed)?;
+    }
+    spawn(replica, path)
+}
+
+fn spawn(replica: Replica<Store>, path: &Path) -> Result<Running, Fatal> {
     let (asks, asked) = mpsc::channel(QUEUE);
     let (outgoing, messages) = mpsc::channel(QUEUE);
-    let (publish, published) = watch::channel(publication(&replica, clock::now()));
+    let now = clock::now();
+    let (publish, published) = watch::channel(publication(&replica, now, None));
     let (end, ended) = oneshot::channel();
-    let id = config.id;
+    let id = replica.id();
     // Only to wait for the next ask or tick; everything else on this thread may block on the disk.
     let io = |source: std::io::Error| Fatal::Store {
         id,
-        source: coroner_arbiter_replica::StoreError::Io {
-            what: "start the replica's thread",
-            path: path.display().to_string(),
-            source: source.into(),
-        },
+        source: store::failed("start the replica's thread", path, source),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(io)?;
     let spawned = std::thread::Builder::new().name("replica".to_owned()).spawn(move || {
@@ -208,28 +241,21 @@ pub fn start(config: ReplicaConfig, path: &Path, bootstrap: &Bootstrap) -> Resul
             waiting: HashMap::new(),
             reads: HashMap::new(),
             next_read: 0,
-            applied_at: clock::now(),
+            applied_at: now,
+            published_at: now,
         };
         // Whoever waits for the end is the process's last act; if it is gone there is nobody to tell.
         let _ = end.send(owner.run(&runtime, asked));
     });
     spawned.map_err(io)?;
-    Ok(Running {
-        handle: ReplicaHandle {
-            asks,
-            published,
-            id,
-            contact: Arc::new(AtomicU64::new(clock::now().as_ms())),
-        },
-        messages,
-        ended,
-    })
+    let contact = Arc::new(AtomicU64::new(now.as_ms()));
+    Ok(Running { handle: ReplicaHandle { asks, published, id, contact }, messages, ended })
 }
 
 // === the thread ===
 
 struct Owner {
-    replica: Replica<SledStore>,
+    replica: Replica<Store>,
     outgoing: mpsc::Sender<(ReplicaId, Vec<u8>)>,
     publish: watch::Sender<Published>,
     /// Proposals without an outcome yet, by key.
@@ -238,6 +264,7 @@ struct Owner {
     reads: HashMap<u64, oneshot::Sender<Result<(), ProposeError>>>,
     next_read: u64,
     applied_at: Mono,
+    published_at: Mono,
 }
 
 impl Owner {
@@ -248,23 +275,24 @@ impl Owner {
     ) -> Result<(), Fatal> {
         let mut last_tick = clock::now();
         loop {
-            let now = clock::now();
-            match receive(runtime, &mut asked, (last_tick + TICK).since(now)) {
-                Received::Ask(ask) => {
-                    self.handle(now, ask);
-                    // Whatever else has arrived shares the next sync.
-                    while let Ok(ask) = asked.try_recv() {
-                        self.handle(now, ask);
-                    }
-                }
-                Received::Nothing => {}
-                Received::Closed => return Ok(()),
-            }
+            let received = receive(runtime, &mut asked, (last_tick + TICK).since(clock::now()));
             let now = clock::now();
             let slept = now.since(last_tick);
             if slept > SLEPT {
                 tracing::warn!(slept = %slept, "this replica was asleep; it gives up leading, if it did");
                 self.replica.step_down();
+            }
+            match received {
+                Received::Ask(ask) => {
+                    self.handle(now, ask);
+                    // Whatever else has arrived shares the next sync.
+                    for _ in 1..ASKS_A_TURN {
+                        let Ok(ask) = asked.try_recv() else { break };
+                        self.handle(now, ask);
+                    }
+                }
+                Received::Nothing => {}
+                Received::Closed => return Ok(()),
             }
             if slept >= TICK {
                 // One tick whatever the gap: time that was slept through must not start an election at once.
@@ -292,8 +320,15 @@ impl Owner {
             },
             Ask::Read { answer } => {
                 self.next_read += 1;
-                self.reads.insert(self.next_read, answer);
-                self.replica.read_index(self.next_read.to_be_bytes().to_vec());
+                if self.replica.read_index(self.next_read.to_be_bytes().to_vec()) {
+                    self.reads.insert(self.next_read, answer);
+                } else {
+                    let leader = match self.replica.role().0 {
+                        Role::Leader => None,
+                        Role::Follower { leader } => leader,
+                    };
+                    let _ = answer.send(Err(NotLeader::Elsewhere { leader }.into()));
+                }
             }
             Ask::Unreachable(peer) => self.replica.report_unreachable(peer),
             Ask::SnapshotSent { to, sent } => self.replica.report_snapshot(to, sent),
@@ -302,37 +337,51 @@ impl Owner {
     }
 
     fn turn(&mut self) -> Result<(), Fatal> {
-        let turn = self.replica.turn()?;
-        let changed = !turn.applied.is_empty()
-            || turn.role.is_some()
-            || self.publish.borrow().applied != self.replica.applied();
-        if let Some((role, term)) = turn.role {
+        let Turn { messages, applied, reads, role } = self.replica.turn()?;
+        // Published before the proposers hear of it: whoever has an outcome sees a state that holds it.
+        self.publish_changes(role.is_some());
+        for applied in applied {
+            self.answer(applied);
+        }
+        if let Some((role, term)) = role {
             self.fail_waiting();
             tracing::info!(?role, term, "role changed");
         }
-        // Published before the proposers hear of it: whoever has an outcome sees a state that holds it.
-        if changed {
-            if self.publish.borrow().applied != self.replica.applied() {
-                self.applied_at = clock::now();
-            }
-            self.publish.send_replace(publication(&self.replica, self.applied_at));
-        }
-        for applied in turn.applied {
-            self.answer(applied);
-        }
-        for context in turn.reads {
+        for context in reads {
             let number = <[u8; 8]>::try_from(context.as_slice()).map(u64::from_be_bytes);
             if let Some(answer) = number.ok().and_then(|n| self.reads.remove(&n)) {
                 let _ = answer.send(Ok(()));
             }
         }
-        for message in turn.messages {
-            // A full queue is a peer that cannot be reached; raft sends again.
-            let _ = self.outgoing.try_send(message);
+        for (to, bytes) in messages {
+            if self.outgoing.try_send((to, bytes)).is_err() {
+                // Raft sends again, also a snapshot, once it knows that this one did not leave.
+                self.replica.report_unreachable(to);
+                self.replica.report_snapshot(to, false);
+            }
         }
         self.reads.retain(|_, answer| !answer.is_closed());
         self.waiting.retain(|_, answer| !answer.is_closed());
         Ok(())
+    }
+
+    /// Also while nothing is applied: who answers is what a leader's judgement and its alarms rest on.
+    fn publish_changes(&mut self, role_changed: bool) {
+        let now = clock::now();
+        let old = self.publish.borrow().clone();
+        let applied = old.applied != self.replica.applied();
+        let answering = old.active != self.replica.active_members();
+        let lag = now.since(self.published_at) >= LAG_EVERY && old.lag != self.replica.lag();
+        if !(applied || role_changed || answering || lag) {
+            return;
+        }
+        if applied {
+            self.applied_at = now;
+        }
+        self.published_at = now;
+        // The state is large where there are many nodes; it is copied only when it has changed.
+        let same = (!applied).then_some(old.state);
+        self.publish.send_replace(publication(&self.replica, self.applied_at, same));
     }
 
     fn answer(&mut self, applied: Applied) {
@@ -368,10 +417,10 @@ fn receive(runtime: &tokio::runtime::Runtime, asked: &mut mpsc::Receiver<Ask>, l
     }
 }
 
-fn publication(replica: &Replica<SledStore>, at: Mono) -> Published {
+fn publication(replica: &Replica<Store>, at: Mono, same: Option<Arc<State>>) -> Published {
     let (role, term) = replica.role();
     Published {
-        state: Arc::new(replica.state().clone()),
+        state: same.unwrap_or_else(|| Arc::new(replica.state().clone())),
         role,
         term,
         applied: replica.applied(),

@@ -38,10 +38,13 @@ use crate::propose::Proposer;
 use crate::replica::{self, ReplicaHandle, Running};
 use crate::shown::Shown;
 use crate::telemetry::Telemetry;
-use crate::{clock, pki, serve, transport};
+use crate::{begun, clock, pki, serve, transport};
 
 /// Commands proposed at once when much of what Kubernetes shows is new to the log.
 const FACTS_AT_ONCE: usize = 64;
+
+/// Folder of the log within the state.
+const LOG: &str = "log";
 
 /// The tasks of the process, by name.
 type Tasks = JoinSet<&'static str>;
@@ -56,7 +59,8 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     tracing::info!(replica = %identity.id, cluster = %identity.founders.cluster, address = %args.address, "this replica starts");
     let peers: BTreeMap<_, _> = identity.founders.members.iter().map(|m| (m.id, m.address)).collect();
     let bootstrap = Bootstrap { members: peers.keys().copied().collect(), state: State::default() };
-    let running = replica::start(ReplicaConfig::new(identity.id), &args.state.join("log"), &bootstrap)?;
+    let config = ReplicaConfig::new(identity.id);
+    let running = replica::start_on(args.store, config, &args.state.join(LOG), &bootstrap)?;
     let Running { handle, messages, ended } = running;
     let mut tasks = Tasks::new();
     let http = transport::client(pki::client(&identity.ca, &identity.certificate)?)?;
@@ -132,13 +136,11 @@ async fn kube_client(args: &Args) -> anyhow::Result<Client> {
 
 /// From the disk, or born now; says what it waits for and since when.
 async fn identity(args: &Args, client: &Client) -> anyhow::Result<Identity> {
-    if let Some(identity) = birth::from_disk(&args.state)? {
-        return Ok(identity);
-    }
+    let begun = begun::is_begun(&args.state.join(LOG));
     let began = clock::now();
     let mut said: Option<String> = None;
     loop {
-        match birth::first_start(client, &args.namespace, &args.node_name, &args.state).await {
+        match birth::identity(client, &args.namespace, &args.node_name, &args.state, begun).await {
             Ok(identity) => return Ok(identity),
             Err(error @ (BirthError::NoSecret | BirthError::Api(_))) => {
                 let text = transport::chain(&error);

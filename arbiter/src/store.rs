@@ -1,111 +1,177 @@
-//! The log on disk: sled behind [`LogStore`], with a sync of our own.
+//! The log on disk: [`LogStore`] over a table of small values, which sled or redb keeps.
 //!
-//! sled 0.34's `flush` only starts the write-back: a simulated power cut at ten commits a second lost acknowledged
-//! writes in most runs. So every write is one atomic batch in one tree, flushed, and then sled's file itself is
-//! synced. Values stay small, since sled keeps large ones in files beside it that this does not sync; a snapshot is
-//! cut into pieces.
+//! ```text
+//!   Batch --> keys and values, each with a seal --> Table::commit: all or nothing, and on the disk
+//!                                                        |
+//!                                                  tide: how many writes were acknowledged
+//! ```
 //!
 //! Keys: `h` hard state; `b` base (index, term); `m` generation of the snapshot, its pieces and its hash; `s` +
-//! generation + piece; `e` + index, big-endian, an entry.
+//! generation + piece; `e` + index, big-endian, an entry; `q` how many writes there were, and the last entry. A value is followed by the
+//! first eight bytes of SHA-256 over its key and itself: a table keeps its own checksums or not, and rot that still
+//! decodes would be another vote. Values stay small (see [`VALUE_BYTES_MAX`]); a snapshot is cut into pieces.
+//!
+//! Rot near the end of a table's own log looks to it like a write that a loss of power has torn, and it drops what
+//! follows without a word. So the number of acknowledged writes is also kept in a file of its own ([`Tide`]).
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use coroner_arbiter_replica::store::{Base, Batch, Loaded, LogStore, StoreError};
+use coroner_arbiter_replica::store::{Base, Batch, Loaded, LogStore, StoreError, VALUE_BYTES_MAX};
 use protobuf::Message as _;
 use raft::prelude::{Entry, HardState, Snapshot};
 use sha2::{Digest, Sha256};
 
-/// Largest value; sled moves those above a quarter segment (128 KiB) elsewhere.
-const VALUE_BYTES_MAX: usize = 100 * 1024;
+pub use crate::store_redb::RedbStore;
+pub use crate::store_sled::SledStore;
+use crate::store_tide::Tide;
+
 /// A snapshot's piece.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Cache of sled: the log is read once, at start.
-const CACHE_BYTES: u64 = 4 * 1024 * 1024;
+/// What follows each value.
+const SEAL_BYTES: usize = 8;
 
 const HARD_STATE: &[u8] = b"h";
 const BASE: &[u8] = b"b";
 const SNAPSHOT: &[u8] = b"m";
+const COUNT: &[u8] = b"q";
 
-/// sled with a real sync.
-pub struct SledStore {
-    path: PathBuf,
-    db: sled::Db,
-    file: File,
-    generation: u64,
+/// What keeps the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum StoreKind {
+    /// sled 0.34 with a sync of our own.
+    #[default]
+    Sled,
+    /// redb.
+    Redb,
 }
 
-// === impl SledStore ===
-
-impl SledStore {
-    /// Opens or makes the store in the folder `path`.
+/// An ordered table of small values. One contract suite runs on every implementation.
+pub trait Table: Send {
+    /// The value of a key.
     ///
     /// # Errors
-    /// The folder cannot be made, opened or synced, or sled finds it damaged.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let io = |what, source: std::io::Error| failed(what, path, source);
-        std::fs::create_dir_all(path).map_err(|e| io("make the folder", e))?;
-        let db = sled::Config::new()
-            .path(path)
-            .cache_capacity(CACHE_BYTES)
-            // Every write is synced by us; the background flusher would only add stalls.
-            .flush_every_ms(None)
-            .open()
-            .map_err(|e| failed("open the log", path, e))?;
-        let file = File::open(path.join("db")).map_err(|e| io("open the log's file", e))?;
-        file.sync_all().map_err(|e| io("sync the log's file", e))?;
+    /// Unreadable.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// All keys in `[from, to)` with their values, in order.
+    ///
+    /// # Errors
+    /// Unreadable.
+    fn range(&self, from: &[u8], to: &[u8]) -> Result<Vec<Row>, StoreError>;
+
+    /// Makes these changes in order, all or none, and returns once they are on the disk.
+    ///
+    /// # Errors
+    /// The disk failed; nothing is known about what it holds now.
+    fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+}
+
+/// A key and its value.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// A change of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// This key has this value.
+    Put(Vec<u8>, Vec<u8>),
+    /// This key has none.
+    Remove(Vec<u8>),
+}
+
+/// A log in a table.
+pub struct DiskLog<T> {
+    path: PathBuf,
+    table: T,
+    tide: Tide,
+    generation: u64,
+    count: u64,
+    last: u64,
+}
+
+/// Opens or makes a log in the folder `path`.
+///
+/// # Errors
+/// See [`DiskLog::over`].
+pub fn open(kind: StoreKind, path: &Path) -> Result<Box<dyn LogStore>, StoreError> {
+    Ok(match kind {
+        StoreKind::Sled => Box::new(SledStore::open(path)?),
+        StoreKind::Redb => Box::new(RedbStore::open(path)?),
+    })
+}
+
+// === impl StoreKind ===
+
+impl StoreKind {
+    /// As `--store` spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sled => "sled",
+            Self::Redb => "redb",
+        }
+    }
+}
+
+// === impl DiskLog ===
+
+impl<T: Table> DiskLog<T> {
+    /// A log over the table that `open` opens in the folder `path`.
+    ///
+    /// # Errors
+    /// The folder cannot be made or synced, the table cannot be opened, is damaged, or holds less than was acknowledged.
+    pub fn over(path: &Path, open: impl FnOnce() -> Result<T, StoreError>) -> Result<Self, StoreError> {
+        std::fs::create_dir_all(path).map_err(|e| failed("make the folder", path, e))?;
+        let table = unpanicked(path, open)?;
+        let tide = Tide::open(path)?;
         // The folder's own entry, and that of the folder around it, must outlive a power cut too.
         for folder in [Some(path), path.parent()].into_iter().flatten() {
-            File::open(folder).and_then(|f| f.sync_all()).map_err(|e| io("sync the folder", e))?;
+            let synced = File::open(folder).and_then(|f| f.sync_all());
+            synced.map_err(|e| failed("sync the folder", path, e))?;
         }
-        Ok(Self { path: path.to_owned(), db, file, generation: 0 })
+        let mut log = Self { path: path.to_owned(), table, tide, generation: 0, count: 0, last: 0 };
+        let counted = log.get(COUNT)?.map_or(Some((0, 0)), |v| Some((number(&v, 0)?, number(&v, 8)?)));
+        (log.count, log.last) = counted.ok_or_else(|| log.damaged("its count is cut short"))?;
+        if log.count < log.tide.acknowledged() {
+            let (found, said) = (log.count, log.tide.acknowledged());
+            return Err(log.damaged(format!("it ends with write {found}, and write {said} was acknowledged")));
+        }
+        let about = log.get(SNAPSHOT)?;
+        log.generation = about.and_then(|about| number(&about, 0)).unwrap_or(0);
+        Ok(log)
     }
 
     fn damaged(&self, what: impl Into<String>) -> StoreError {
         StoreError::Damaged { path: self.path.display().to_string(), what: what.into() }
     }
 
-    fn get(&self, key: &[u8]) -> Result<Option<sled::IVec>, StoreError> {
-        self.db.get(key).map_err(|e| failed("read the log", &self.path, e))
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let sealed = unpanicked(&self.path, || self.table.get(key))?;
+        sealed.map(|value| self.unsealed(key, value)).transpose()
     }
 
-    fn commit(&self, batch: sled::Batch) -> Result<(), StoreError> {
-        self.db.apply_batch(batch).map_err(|e| failed("write the log", &self.path, e))?;
-        self.db.flush().map_err(|e| failed("flush the log", &self.path, e))?;
-        self.file.sync_all().map_err(|e| failed("sync the log", &self.path, e))
-    }
-
-    /// Writes the pieces of a snapshot under a new generation; nothing refers to them yet.
-    fn write_pieces(&mut self, snapshot: &Snapshot) -> Result<Vec<u8>, StoreError> {
-        let bytes = snapshot.write_to_bytes().map_err(|e| failed("encode a snapshot", &self.path, e))?;
-        self.generation += 1;
-        let mut count = 0_u64;
-        for piece in bytes.chunks(PIECE_BYTES) {
-            let key = piece_key(self.generation, count);
-            self.db.insert(key, piece).map_err(|e| failed("write a snapshot", &self.path, e))?;
-            count += 1;
+    fn unsealed(&self, key: &[u8], mut value: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let end = value.len().saturating_sub(SEAL_BYTES);
+        let seal = value.split_off(end);
+        if seal != seal_of(key, &value) {
+            return Err(self.damaged(format!("the value of {} does not match its seal", name_of(key))));
         }
-        let mut about = Vec::with_capacity(48);
-        about.extend_from_slice(&self.generation.to_be_bytes());
-        about.extend_from_slice(&count.to_be_bytes());
-        about.extend_from_slice(&Sha256::digest(&bytes));
-        Ok(about)
+        Ok(value)
     }
 
-    fn read_snapshot(&mut self) -> Result<Snapshot, StoreError> {
+    fn read_snapshot(&self) -> Result<Snapshot, StoreError> {
         let Some(about) = self.get(SNAPSHOT)? else { return Ok(Snapshot::default()) };
         let (Some(generation), Some(count), Some(hash)) =
             (number(&about, 0), number(&about, 8), about.get(16..48))
         else {
             return Err(self.damaged("the snapshot's record is cut short"));
         };
-        self.generation = generation;
         let mut bytes = Vec::new();
         for piece in 0..count {
             let part = self.get(&piece_key(generation, piece))?;
-            bytes.extend_from_slice(
-                &part.ok_or_else(|| self.damaged(format!("piece {piece} of the snapshot is missing")))?,
-            );
+            let part =
+                part.ok_or_else(|| self.damaged(format!("piece {piece} of the snapshot is missing")))?;
+            bytes.extend_from_slice(&part);
         }
         if Sha256::digest(&bytes).as_slice() != hash {
             return Err(self.damaged("the snapshot's hash differs"));
@@ -114,47 +180,85 @@ impl SledStore {
             .map_err(|e| self.damaged(format!("the snapshot cannot be decoded: {e}")))
     }
 
-    fn read_entries(&self, base: Base) -> Result<Vec<Entry>, StoreError> {
-        let mut entries = Vec::new();
-        for (next, item) in
-            (base.index + 1..).zip(self.db.range(entry_key(base.index + 1)..entry_key(u64::MAX)))
-        {
-            let (_, value) = item.map_err(|e| failed("read the log", &self.path, e))?;
-            let entry =
-                Entry::parse_from_bytes(&value).map_err(|e| self.damaged(format!("entry {next}: {e}")))?;
-            if entry.index != next {
-                return Err(self.damaged(format!("entry {next} is missing, {} follows", entry.index)));
-            }
-            entries.push(entry);
+    fn read_entries(&self) -> Result<Vec<Entry>, StoreError> {
+        let all = unpanicked(&self.path, || self.table.range(&entry_key(0), &entry_key(u64::MAX)))?;
+        let mut entries = Vec::with_capacity(all.len());
+        for (key, value) in all {
+            let value = self.unsealed(&key, value)?;
+            let entry = Entry::parse_from_bytes(&value);
+            entries.push(entry.map_err(|e| self.damaged(format!("{}: {e}", name_of(&key))))?);
         }
         Ok(entries)
     }
 
-    /// Removes entries with keys in `[from, to)` within the batch.
-    fn remove_entries(&self, batch: &mut sled::Batch, from: u64, to: u64) -> Result<(), StoreError> {
-        for key in self.db.range(entry_key(from)..entry_key(to)).keys() {
-            batch.remove(key.map_err(|e| failed("read the log", &self.path, e))?);
+    fn removals(&self, from: &[u8], to: &[u8]) -> Result<impl Iterator<Item = Change> + use<T>, StoreError> {
+        Ok(self.table.range(from, to)?.into_iter().map(|(key, _)| Change::Remove(key)))
+    }
+
+    /// The pieces of a snapshot under a new generation, what points at them, and the end of older ones.
+    fn put_snapshot(
+        &mut self,
+        changes: &mut Vec<Change>,
+        of: &Snapshot,
+        base: Base,
+    ) -> Result<(), StoreError> {
+        let bytes = of.write_to_bytes().map_err(|e| failed("encode a snapshot", &self.path, e))?;
+        changes.extend(self.removals(&piece_key(0, 0), &piece_key(u64::MAX, u64::MAX))?);
+        self.generation += 1;
+        let mut pieces = 0_u64;
+        for piece in bytes.chunks(PIECE_BYTES) {
+            changes.push(put(piece_key(self.generation, pieces), piece.to_vec()));
+            pieces += 1;
         }
+        let hash = Sha256::digest(&bytes);
+        let about = [&self.generation.to_be_bytes()[..], &pieces.to_be_bytes(), &hash].concat();
+        changes.push(put(SNAPSHOT.to_vec(), about));
+        changes.push(put(BASE.to_vec(), [base.index.to_be_bytes(), base.term.to_be_bytes()].concat()));
         Ok(())
     }
 
-    /// Points at a new snapshot and drops the pieces of older ones.
-    fn point_at(&self, batch: &mut sled::Batch, about: Vec<u8>, base: Base) -> Result<(), StoreError> {
-        batch.insert(SNAPSHOT, about);
-        batch.insert(BASE, [base.index.to_be_bytes(), base.term.to_be_bytes()].concat());
-        for key in self.db.range(piece_key(0, 0)..piece_key(self.generation, 0)).keys() {
-            batch.remove(key.map_err(|e| failed("read the log", &self.path, e))?);
+    /// What this batch changes, and the last entry then.
+    fn changes(&mut self, batch: &Batch<'_>) -> Result<(Vec<Change>, u64), StoreError> {
+        let mut changes = Vec::new();
+        if let Some(snapshot) = batch.received {
+            let meta = snapshot.get_metadata();
+            changes.extend(self.removals(&entry_key(0), &entry_key(u64::MAX))?);
+            self.put_snapshot(&mut changes, snapshot, Base { index: meta.index, term: meta.term })?;
         }
-        Ok(())
+        if let Some(first) = batch.entries.first() {
+            changes.extend(self.removals(&entry_key(first.index), &entry_key(u64::MAX))?);
+            for entry in batch.entries {
+                let value = entry.write_to_bytes().map_err(|e| failed("encode an entry", &self.path, e))?;
+                changes.push(put(entry_key(entry.index), value));
+            }
+        }
+        if let Some((snapshot, base)) = batch.made {
+            let gone = entry_key(base.index + 1);
+            changes.extend(self.removals(&entry_key(0), &gone)?);
+            // Also what this batch itself has put there.
+            changes.retain(|c| !matches!(c, Change::Put(key, _) if key.starts_with(b"e") && *key < gone));
+            self.put_snapshot(&mut changes, snapshot, base)?;
+        }
+        if let Some(hard_state) = batch.hard_state {
+            let value = hard_state.write_to_bytes();
+            let value = value.map_err(|e| failed("encode the hard state", &self.path, e))?;
+            changes.push(put(HARD_STATE.to_vec(), value));
+        }
+        let received = batch.received.map(|snapshot| snapshot.get_metadata().index);
+        let last = batch.entries.last().map(|e| e.index).or(received).unwrap_or(self.last);
+        changes.push(put(COUNT.to_vec(), [(self.count + 1).to_be_bytes(), last.to_be_bytes()].concat()));
+        Ok((changes, last))
     }
 }
 
-impl LogStore for SledStore {
+impl<T: Table> LogStore for DiskLog<T> {
     fn load(&mut self) -> Result<Option<Loaded>, StoreError> {
-        let Some(hard) = self.get(HARD_STATE)? else { return Ok(None) };
-        let hard_state =
-            HardState::parse_from_bytes(&hard).map_err(|e| self.damaged(format!("the hard state: {e}")))?;
-        let snapshot = self.read_snapshot()?;
+        if self.count == 0 {
+            return Ok(None);
+        }
+        let hard = self.get(HARD_STATE)?.unwrap_or_default();
+        let hard_state = HardState::parse_from_bytes(&hard)
+            .map_err(|e| self.damaged(format!("the hard state cannot be decoded: {e}")))?;
         let base = match self.get(BASE)? {
             None => Base::default(),
             Some(bytes) => match (number(&bytes, 0), number(&bytes, 8)) {
@@ -162,52 +266,72 @@ impl LogStore for SledStore {
                 _ => return Err(self.damaged("the base is cut short")),
             },
         };
-        let entries = self.read_entries(base)?;
-        Ok(Some(Loaded { hard_state, snapshot, base, entries }))
+        let snapshot = self.read_snapshot()?;
+        let log = Loaded { hard_state, snapshot, base, entries: self.read_entries()? };
+        let last = log.entries.last().map_or(log.base.index, |e| e.index);
+        if last != self.last {
+            return Err(
+                self.damaged(format!("it ends with entry {last}, and entry {} was written", self.last))
+            );
+        }
+        log.check().map_err(|what| self.damaged(what))?;
+        Ok(Some(log))
     }
 
-    fn write(&mut self, write: &Batch<'_>) -> Result<(), StoreError> {
-        let mut batch = sled::Batch::default();
-        if let Some(snapshot) = write.received {
-            let about = self.write_pieces(snapshot)?;
-            let meta = snapshot.get_metadata();
-            self.remove_entries(&mut batch, 0, u64::MAX)?;
-            self.point_at(&mut batch, about, Base { index: meta.index, term: meta.term })?;
-        }
-        if let Some(first) = write.entries.first() {
-            if write.received.is_none() {
-                self.remove_entries(&mut batch, first.index, u64::MAX)?;
-            }
-            for entry in write.entries {
-                let value = entry.write_to_bytes().map_err(|e| failed("encode an entry", &self.path, e))?;
-                if value.len() > VALUE_BYTES_MAX {
-                    return Err(StoreError::TooLarge { bytes: value.len(), max: VALUE_BYTES_MAX });
-                }
-                batch.insert(entry_key(entry.index).as_slice(), value);
-            }
-        }
-        if let Some((snapshot, base)) = write.made {
-            let about = self.write_pieces(snapshot)?;
-            self.remove_entries(&mut batch, 0, base.index + 1)?;
-            self.point_at(&mut batch, about, base)?;
-        }
-        if let Some(hard_state) = write.hard_state {
-            let value =
-                hard_state.write_to_bytes().map_err(|e| failed("encode the hard state", &self.path, e))?;
-            batch.insert(HARD_STATE, value);
-        }
-        self.commit(batch)
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), StoreError> {
+        batch.check_sizes()?;
+        let (changes, last) = self.changes(batch)?;
+        unpanicked(&self.path, || self.table.commit(&changes))?;
+        self.count += 1;
+        self.last = last;
+        self.tide.acknowledge(self.count)
     }
 }
 
 // === helpers ===
 
-fn failed(
+/// A table that meets rot may panic instead of answering; for us that is an answer.
+fn unpanicked<R>(path: &Path, work: impl FnOnce() -> Result<R, StoreError>) -> Result<R, StoreError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let what = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text");
+        Err(StoreError::Damaged {
+            path: path.display().to_string(),
+            what: format!("it cannot be read: {what}"),
+        })
+    })
+}
+
+/// An error of the disk.
+pub fn failed(
     what: &'static str,
     path: &Path,
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> StoreError {
     StoreError::Io { what, path: path.display().to_string(), source: source.into() }
+}
+
+fn put(key: Vec<u8>, mut value: Vec<u8>) -> Change {
+    debug_assert!(value.len() <= VALUE_BYTES_MAX, "a value of {} bytes", value.len());
+    let seal = seal_of(&key, &value);
+    value.extend_from_slice(&seal);
+    Change::Put(key, value)
+}
+
+fn seal_of(key: &[u8], value: &[u8]) -> [u8; SEAL_BYTES] {
+    let mut seal = [0; SEAL_BYTES];
+    let hash = Sha256::new().chain_update(key).chain_update(value).finalize();
+    seal.iter_mut().zip(hash).for_each(|(to, from)| *to = from);
+    seal
+}
+
+/// A key as a person would call it.
+fn name_of(key: &[u8]) -> String {
+    match (key.first(), number(key, 1)) {
+        (Some(b'e'), Some(index)) => format!("entry {index}"),
+        (Some(b's'), Some(_)) => "a piece of the snapshot".to_owned(),
+        _ => format!("{:?}", String::from_utf8_lossy(key)),
+    }
 }
 
 fn entry_key(index: u64) -> Vec<u8> {

@@ -55,9 +55,10 @@ pub async fn run(
         tasks.spawn(to_peer(handle.clone(), client.clone(), id, address, receive));
     }
     while let Some((to, bytes)) = messages.recv().await {
-        if let Some(sender) = senders.get(&to) {
-            // Full: the peer cannot be reached, and raft sends again.
-            let _ = sender.try_send(bytes);
+        if senders.get(&to).is_some_and(|sender| sender.try_send(bytes).is_err()) {
+            // Full: the peer cannot be reached. Raft sends again, also a snapshot, once it knows.
+            handle.unreachable(to).await;
+            handle.snapshot_sent(to, false).await;
         }
     }
     drop(senders);

@@ -19,10 +19,11 @@
 //!
 //! Modules: [`said`] (what goes in and comes out), [`store`] (what a disk must do), [`memory`] (one that does as it is
 //! told, for the simulator), `mirror` (the log as raft-rs reads it), `first` (the state as a snapshot of raft's),
-//! `heard` (which members answer), [`replica`] (the turning).
+//! `heard` (which members answer), `incoming` (what a peer may say), [`replica`] (the turning).
 
 mod first;
 mod heard;
+mod incoming;
 pub mod memory;
 mod mirror;
 pub mod replica;

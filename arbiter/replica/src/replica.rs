@@ -8,11 +8,12 @@ use coroner_arbiter_core::state::State;
 use coroner_shared::id::ReplicaId;
 use coroner_shared::time::{Mono, Span};
 use protobuf::Message as _;
-use raft::prelude::{EntryType, HardState, Message, MessageType, Snapshot};
+use raft::prelude::{EntryType, HardState, Message, Snapshot};
 use raft::{RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
 
 use crate::first;
 use crate::heard::Heard;
+use crate::incoming;
 use crate::mirror::Mirror;
 use crate::said::ENTRY_BYTES_MAX;
 pub use crate::said::{
@@ -181,7 +182,7 @@ impl<S: LogStore> Replica<S> {
         if message.from != peer.get() || message.to != self.config.id.get() {
             return Err(StepError::WrongPeer { from: message.from, to: message.to, peer: peer.get() });
         }
-        only_what_replicas_send(message.get_msg_type())?;
+        incoming::check(&message)?;
         self.heard.from(peer);
         self.node.step(message).map_err(StepError::Ignored)
     }
@@ -224,13 +225,13 @@ impl<S: LogStore> Replica<S> {
     /// life of the replica, comes back in [`Turn::reads`] once a quorum has confirmed the leader and the state holds
     /// everything committed before; never, if leadership is lost.
     pub fn read_index(&mut self, context: Vec<u8>) -> bool {
-        // raft-rs takes any answer to the same context as an answer to this question: one sent to another replica, or
-        // to this one before a restart. A follower's question is therefore never handed to the leader, and the term
-        // is part of the context, since a restarted leader leads in another one.
-        let Some(term) = self.leads() else { return false };
-        let mut question = term.to_be_bytes().to_vec();
-        question.extend(context);
-        self.asked.push(question);
+        // A follower's question is not handed to the leader: raft-rs takes any answer to the same context as an answer
+        // to this question, also one to another replica, or to this one before a restart. A leader's own are told
+        // apart by their term.
+        if self.leads().is_none() {
+            return false;
+        }
+        self.asked.push(context);
         true
     }
 
@@ -364,9 +365,7 @@ impl<S: LogStore> Replica<S> {
 
     fn answer_reads(&mut self, turn: &mut Turn) {
         while self.reads.front().is_some_and(|(index, _)| *index <= self.applied) {
-            let Some((_, context)) = self.reads.pop_front() else { return };
-            // The term in front is ours.
-            turn.reads.extend(context.get(8..).map(<[u8]>::to_vec));
+            turn.reads.extend(self.reads.pop_front().map(|(_, context)| context));
         }
     }
 
@@ -380,7 +379,6 @@ impl<S: LogStore> Replica<S> {
         };
         if (role, raft.term) != self.role {
             self.role = (role, raft.term);
-            self.last_proposal = None;
             // Asked of a leadership that is over.
             self.asked.clear();
             self.reads.clear();
@@ -426,32 +424,6 @@ fn raft_config(config: &ReplicaConfig, applied: u64) -> raft::Config {
         // A lease would trust clocks.
         read_only_option: ReadOnlyOption::Safe,
         ..raft::Config::default()
-    }
-}
-
-/// raft-rs takes more from a peer than our replicas send: a proposal would pass by the leader's own limits, and an
-/// empty one panics.
-fn only_what_replicas_send(kind: MessageType) -> Result<(), StepError> {
-    match kind {
-        MessageType::MsgAppend
-        | MessageType::MsgAppendResponse
-        | MessageType::MsgRequestVote
-        | MessageType::MsgRequestVoteResponse
-        | MessageType::MsgRequestPreVote
-        | MessageType::MsgRequestPreVoteResponse
-        | MessageType::MsgSnapshot
-        | MessageType::MsgHeartbeat
-        | MessageType::MsgHeartbeatResponse => Ok(()),
-        MessageType::MsgPropose => Err(StepError::Kind("proposals")),
-        MessageType::MsgReadIndex | MessageType::MsgReadIndexResp => Err(StepError::Kind("reads")),
-        MessageType::MsgTransferLeader | MessageType::MsgTimeoutNow => {
-            Err(StepError::Kind("transfers of leadership"))
-        }
-        MessageType::MsgHup
-        | MessageType::MsgBeat
-        | MessageType::MsgUnreachable
-        | MessageType::MsgSnapStatus
-        | MessageType::MsgCheckQuorum => Err(StepError::Kind("messages that stay within raft")),
     }
 }
 

@@ -155,6 +155,9 @@ pub enum StepError {
     /// Of a kind that replicas do not send each other: no proposal, read, transfer of leadership.
     #[error("replicas send each other no {0}")]
     Kind(&'static str),
+    /// It contradicts itself.
+    #[error("a message holds {0}")]
+    Unsound(&'static str),
     /// raft-rs does not take it (an old term, a removed member): not harmful.
     #[error("raft ignores a message: {0}")]
     Ignored(raft::Error),
