@@ -25,8 +25,14 @@ pub fn check(log: &Path, id: ReplicaId, kind: StoreKind) -> Result<bool, StoreEr
     if text == line(id, kind) {
         return Ok(true);
     }
-    let why = format!("it was begun as {:?}, and this is {:?}", text.trim_end(), line(id, kind).trim_end());
-    Err(failed("open the log", log, why))
+    let (found, own) = (text.trim_end(), line(id, kind));
+    let same_replica = found.starts_with(&format!("replica {id} in "));
+    let way = if same_replica { "start it with that --store" } else { "give each replica its own disk" };
+    Err(failed(
+        "open the log",
+        log,
+        format!("it was begun as {found:?}, and this is {:?}; {way}", own.trim_end()),
+    ))
 }
 
 /// Whether any log was begun there.

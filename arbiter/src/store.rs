@@ -254,7 +254,13 @@ impl<T: Table> DiskLog<T> {
 impl<T: Table> LogStore for DiskLog<T> {
     fn load(&mut self) -> Result<Option<Loaded>, StoreError> {
         if self.count == 0 {
-            return Ok(None);
+            // Read as empty it would be a replica that may vote twice.
+            let none = unpanicked(&self.path, || self.table.range(&[], &[u8::MAX]))?.is_empty();
+            return if none {
+                Ok(None)
+            } else {
+                Err(self.damaged("it holds values, and no count of its writes"))
+            };
         }
         let hard = self.get(HARD_STATE)?.unwrap_or_default();
         let hard_state = HardState::parse_from_bytes(&hard)

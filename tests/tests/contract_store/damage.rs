@@ -124,6 +124,23 @@ fn a_changed_or_missing_value_is_an_error_whichever_it_is() {
     }
 }
 
+/// Both the count and what says that there is one are gone: what is left must not look like a first start.
+#[test]
+fn a_log_without_its_count_and_tide_is_not_empty() {
+    for kind in KINDS {
+        let mut bench = Bench::folder(kind);
+        a_life(&mut bench);
+        bench.close();
+        let path = bench.path().unwrap();
+        for (key, _) in rows(kind, &path).iter().filter(|(key, _)| key[0] == b'q') {
+            set(kind, &path, key, None);
+        }
+        fs::remove_file(path.join("tide")).unwrap();
+        let found = read(&mut bench);
+        assert!(damaged(&found), "{kind:?}: {}", said(&found));
+    }
+}
+
 /// A value in another's place decodes, and is another vote.
 #[test]
 fn values_that_change_places_are_an_error() {

@@ -4,7 +4,8 @@
 //! cache of its own, and every write that reached it is kept.
 //!
 //! Every process mounts its image in a mount namespace of its own, so that nothing stays mounted whatever happens.
-//! Needs root, loop devices and mkfs.ext4; without them it says so and does nothing.
+//! Needs root, loop devices and mkfs.ext4; without them it fails and says so: a disk that was not tried has not held.
+//! hack/test finds out beforehand, and leaves these tests out by name.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -83,7 +84,7 @@ fn no_acknowledged_write_is_lost_in_many_cuts() {
 
 #[test]
 fn a_full_disk_is_an_error_and_what_was_acknowledged_stays() {
-    let Some(base) = Base::new() else { return };
+    let base = Base::new();
     for store in ["sled", "redb"] {
         let image = base.image(&format!("full-{store}"));
         let out = base.mounted(&image, &["fill", "--store", store]).output().unwrap();
@@ -100,7 +101,7 @@ fn a_full_disk_is_an_error_and_what_was_acknowledged_stays() {
 // === the cutting ===
 
 fn holds(series: Series) {
-    let Some(cuts) = cut_off(series) else { return };
+    let cuts = cut_off(series);
     let lost: Vec<&Cut> = cuts.iter().filter(|cut| cut.lost()).collect();
     assert!(lost.is_empty(), "{}, pause {} ms: {lost:#?}", series.store, series.pause_ms);
     let acknowledged: u64 = cuts.iter().map(|cut| cut.acknowledged).sum();
@@ -115,7 +116,7 @@ fn holds(series: Series) {
 }
 
 fn loses(series: Series) {
-    let Some(cuts) = cut_off(series) else { return };
+    let cuts = cut_off(series);
     let lost = cuts.iter().filter(|cut| cut.lost()).count();
     assert!(lost > 0, "the test cannot see a loss: {cuts:#?}");
     let Series { store, pause_ms, .. } = series;
@@ -125,8 +126,8 @@ fn loses(series: Series) {
     ));
 }
 
-fn cut_off(series: Series) -> Option<Vec<Cut>> {
-    let base = Base::new()?;
+fn cut_off(series: Series) -> Vec<Cut> {
+    let base = Base::new();
     let next = AtomicU64::new(0);
     let mut cuts = Vec::new();
     thread::scope(|scope| {
@@ -147,7 +148,7 @@ fn cut_off(series: Series) -> Option<Vec<Cut>> {
             cuts.extend(lane.join().unwrap());
         }
     });
-    Some(cuts)
+    cuts
 }
 
 /// A folder with an empty file system to copy.
@@ -156,13 +157,9 @@ struct Base {
 }
 
 impl Base {
-    /// None, and a reason on the terminal, where it cannot be done.
-    fn new() -> Option<Self> {
-        let skip = |why: &str| say(&format!("SKIPPED: the power cut of the log's stores: {why}"));
-        if !nix::unistd::geteuid().is_root() {
-            skip("it needs root, to mount file systems");
-            return None;
-        }
+    /// Fails where it cannot be done.
+    fn new() -> Self {
+        assert!(nix::unistd::geteuid().is_root(), "{}", untried("this is not root, who mounts file systems"));
         // Memory, where there is some: the host's own disk and its load are no part of this.
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
@@ -170,16 +167,11 @@ impl Base {
         let empty = base.path("empty");
         fs::File::create(&empty).unwrap().set_len(IMAGE_BYTES).unwrap();
         let made = Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&empty).output();
-        if !made.is_ok_and(|out| out.status.success()) {
-            skip("mkfs.ext4 is missing or fails");
-            return None;
-        }
+        let made = made.unwrap_or_else(|e| panic!("{}", untried(&format!("mkfs.ext4 does not start: {e}"))));
+        assert!(made.status.success(), "{}", untried(&String::from_utf8_lossy(&made.stderr)));
         let mounted = base.in_namespace(&base.image("probe"), &["true"]).output().unwrap();
-        if !mounted.status.success() {
-            skip(&format!("a loop device cannot be mounted: {}", String::from_utf8_lossy(&mounted.stderr)));
-            return None;
-        }
-        Some(base)
+        assert!(mounted.status.success(), "{}", untried(&String::from_utf8_lossy(&mounted.stderr)));
+        base
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -293,6 +285,14 @@ fn wrong(writer: &mut Child) -> String {
     let mut text = String::new();
     let _ = std::io::Read::read_to_string(&mut writer.stderr.take().unwrap(), &mut text);
     text
+}
+
+fn untried(why: &str) -> String {
+    format!(
+        "the power cut of the log's disks could not be tried: {}; it needs root, mkfs.ext4 and loop devices. Where they \
+         cannot be had, leave it out with -E 'not test(/^power_cut::/)', as hack/test does",
+        why.trim_end()
+    )
 }
 
 /// To the terminal, past the harness, which keeps what a test that passes has printed.

@@ -113,11 +113,12 @@ async fn a_log_of_another_replica_or_in_another_store_is_not_opened() {
     let disk = TempDir::new().unwrap();
     let (two, three) = (ReplicaId::new(2).unwrap(), ReplicaId::new(3).unwrap());
     live(StoreKind::Sled, two, disk.path()).unwrap();
-    for (kind, id) in [(StoreKind::Sled, three), (StoreKind::Redb, two)] {
+    let wrong = [(StoreKind::Sled, three, "its own disk"), (StoreKind::Redb, two, "with that --store")];
+    for (kind, id, way) in wrong {
         let refused = live(kind, id, disk.path()).unwrap_err();
         let source = std::error::Error::source(&refused).unwrap();
         let why = std::error::Error::source(source).unwrap().to_string();
-        assert!(why.contains("replica 2 in sled"), "{why}");
+        assert!(why.contains("replica 2 in sled") && why.contains(way), "{why}");
     }
     assert!(!log(disk.path()).join("log.redb").exists());
 }

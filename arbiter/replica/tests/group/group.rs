@@ -297,6 +297,27 @@ impl Group {
         panic!("no other leader within {ELECTION} ticks");
     }
 
+    /// Runs step by step up to the moment at which somebody leads and nobody has heard of it; gives it and its term.
+    pub(crate) fn elect_only(&mut self) -> (u64, u64) {
+        let leads = |group: &Self| {
+            let last = |m: &u64| {
+                group.heard[m].roles.last().filter(|(role, _)| *role == Role::Leader).map(|(_, t)| *t)
+            };
+            group.up().into_iter().find_map(|m| last(&m).map(|term| (m, term)))
+        };
+        for _ in 0..ELECTION {
+            for member in self.up() {
+                self.replica(member).tick();
+                self.turn(member);
+            }
+            while leads(self).is_none() && self.deliver_one() {}
+            if let Some(found) = leads(self) {
+                return found;
+            }
+        }
+        panic!("no leader within {ELECTION} ticks");
+    }
+
     /// Ticks one member only, and leaves what it says on the wire.
     pub(crate) fn tick_only(&mut self, member: u64, ticks: usize) {
         for _ in 0..ticks {

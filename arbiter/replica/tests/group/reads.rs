@@ -81,22 +81,7 @@ fn a_new_leader_answers_only_with_everything_its_predecessor_committed() {
     assert!(group.has_applied(old, &key));
     group.crash(old, coroner_arbiter_replica::PowerCut::Lost);
     group.wire.clear();
-    // Step by step up to the moment at which the new leader leads and nothing more.
-    let new = loop {
-        for member in group.up() {
-            group.replica(member).tick();
-            group.turn(member);
-        }
-        let leads = |group: &Group| {
-            group.up().into_iter().find(|m| {
-                group.heard[m].roles.last().is_some_and(|r| r.0 == coroner_arbiter_replica::Role::Leader)
-            })
-        };
-        while leads(&group).is_none() && group.deliver_one() {}
-        if let Some(new) = leads(&group) {
-            break new;
-        }
-    };
+    let (new, _) = group.elect_only();
     assert!(!group.has_applied(new, &key), "it does not know yet that this is committed");
     asked(&mut group, new, "q");
     assert!(!answered(&group, new, "q"));
@@ -107,6 +92,28 @@ fn a_new_leader_answers_only_with_everything_its_predecessor_committed() {
         }
     }
     assert!(group.has_applied(new, &key));
+}
+
+/// Before it has committed anything in its term.
+#[test]
+fn what_a_new_leader_is_asked_and_cannot_answer_yet_ends_with_its_leadership() {
+    let mut group = Group::new(3, 0);
+    let old = group.elect();
+    group.crash(old, coroner_arbiter_replica::PowerCut::Lost);
+    let (new, _) = group.elect_only();
+    asked(&mut group, new, "too early");
+    // Nobody hears that it leads.
+    group.wire.clear();
+    group.replica(new).step_down();
+    group.turn(new);
+    while group.elect() != new {
+        let other = group.elect();
+        group.replica(other).step_down();
+        group.turn(other);
+        group.run(1);
+    }
+    group.run(20);
+    assert!(!answered(&group, new, "too early"));
 }
 
 #[test]

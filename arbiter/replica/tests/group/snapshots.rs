@@ -25,6 +25,23 @@ fn the_log_stays_short() {
     }
 }
 
+/// Alone, a leader learns of commits only while it advances.
+#[test]
+fn a_group_of_one_compacts_and_restarts() {
+    let mut group = Group::with(1, 0, 10);
+    group.elect();
+    for n in 0..50 {
+        group.commit(1);
+        if n % 7 == 0 {
+            group.restart(1);
+            group.elect();
+        }
+    }
+    let log = group.disk(1).platter().unwrap();
+    assert_eq!(log.check(), Ok(()));
+    assert!(log.snapshot.get_metadata().index > 40);
+}
+
 #[test]
 fn whoever_was_away_past_compaction_gets_a_snapshot_and_then_everybody_restarts() {
     let mut group = Group::with(3, 0, 100);
