@@ -4,6 +4,9 @@
 //! `coroner-agent-core`), `uplink` (registration and slices), then the files for one thing each. No file here decides
 //! what should happen to a node.
 
+#[cfg(coroner_mutants)]
+compile_error!("coroner_mutants plants bugs for the simulator: coroner-agent is not built with them");
+
 mod args;
 mod caller;
 mod clock;

@@ -13,6 +13,9 @@
 //! [`serve`], [`datagrams`], [`ingress`] and [`hearing`] (what is heard),
 //! [`propose`], [`executor`], [`bmc_pool`], [`bmc_open`] and [`bmc_guard`], [`k8s`], [`shown`], [`people`] and [`telemetry`].
 
+#[cfg(coroner_mutants)]
+compile_error!("coroner_mutants plants bugs for the simulator: coroner-arbiter is not built with them");
+
 pub mod args;
 pub mod begun;
 pub mod birth;

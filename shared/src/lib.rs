@@ -15,6 +15,7 @@
 //! * [`wire`]: versioned datagrams and HTTP bodies, with their limits.
 //! * [`trust`]: whom a host may believe.
 //! * [`names`]: API group, taint, annotations, ports, metric names: spelt once.
+//! * [`mutant`]: planted bugs, which no shipped build can contain.
 //!
 //! # Glossary
 //!
@@ -46,6 +47,7 @@ pub mod hex;
 pub mod id;
 pub mod keys;
 pub mod machine_id;
+pub mod mutant;
 pub mod names;
 pub mod slice;
 pub mod time;

@@ -230,10 +230,14 @@ fn wrong_arrows(arrows: &Needs) -> Vec<String> {
     found
 }
 
-/// Lines (counted from 1) that name a door. A module of tests in the file itself ends it; `mod tests;` does not.
+/// Lines (counted from 1) that name a door. A module of tests or of planted bugs, which no shipped build has, in the
+/// file itself ends it; `mod tests;` does not.
 fn doors(text: &str) -> Vec<(usize, &'static str)> {
     let lines: Vec<&str> = text.lines().collect();
-    let tests = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].ends_with('{'));
+    let not_shipped = ["#[cfg(test)]", "#[cfg(coroner_mutants)]"];
+    let tests = lines.windows(2).position(|pair| {
+        not_shipped.contains(&pair[0]) && pair[1].starts_with("mod ") && pair[1].ends_with('{')
+    });
     let code = lines[..tests.unwrap_or(lines.len())].iter().enumerate();
     code.filter(|(_, line)| !line.trim_start().starts_with("//"))
         .flat_map(|(at, line)| {
@@ -317,4 +321,7 @@ fn a_door_is_found_in_code_and_not_in_comments_tests_or_longer_words() {
     let text = "use std::time::{Duration, Instant};\n// Instant\nlet x = LogInstant(1);\nlet m = HashMap::new();\n\
                 std::fs::read(a);\nlet prefs::x = 1;\n#[cfg(test)]\nmod tests {\n    use std::fs::read;\n";
     assert_eq!(doors(text), [(1, "Instant"), (4, "HashMap"), (5, "fs::")]);
+    let planted = "#[cfg(coroner_mutants)]\nif planted(Mutant::X) {\n    fs::read(a);\n}\n";
+    assert_eq!(doors(planted), [(3, "fs::")], "only a module of its own");
+    assert_eq!(doors(&format!("#[cfg(coroner_mutants)]\nmod bed {{\n{planted}")), []);
 }

@@ -31,6 +31,11 @@ const TOP: [&str; 14] = [
     "tests",
 ];
 
+/// The one script that builds with planted bugs, in a folder of its own.
+const SETS_MUTANTS: &str = "hack/sim";
+/// The roots of the programs that are shipped; the arbiter's own `main.rs` is built on its library.
+const REFUSE_MUTANTS: [&str; 3] = ["agent/src/main.rs", "arbiter/cli/src/main.rs", "arbiter/src/lib.rs"];
+
 /// A text file of the checkout.
 struct File<'a> {
     /// From the root of the checkout.
@@ -42,7 +47,7 @@ struct File<'a> {
 type Finding = (usize, String);
 type Rule = fn(&File<'_>) -> Vec<Finding>;
 
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     opens_with_its_purpose,
     ends_soon,
     leaves_nothing_undone,
@@ -51,6 +56,7 @@ const RULES: [Rule; 8] = [
     manifests_use_the_workspace,
     knows_no_machine_and_no_registry,
     scripts_stop_at_errors,
+    plants_no_bugs,
 ];
 
 #[test]
@@ -200,6 +206,28 @@ fn knows_no_machine_and_no_registry(file: &File<'_>) -> Vec<Finding> {
     })
 }
 
+/// Planted bugs are for the simulator: nobody else may set their cfg, and what is shipped refuses to compile under it.
+/// That a source asks for it (`#[cfg(..)]`, `cfg!(..)`) sets nothing.
+fn plants_no_bugs(file: &File<'_>) -> Vec<Finding> {
+    let cfg = ["coroner", "mutants"].join("_");
+    let setting = [format!("--cfg {cfg}"), format!("--cfg={cfg}"), format!("rustc-cfg={cfg}")];
+    let declaration = format!("check-cfg = [\"cfg({cfg})\"]");
+    let told = file.path == SETS_MUTANTS || file.path.ends_with(".md");
+    let mut found = lines_that(file, !told, |line| {
+        let sets = if is_rust(file) {
+            !line.trim_start().starts_with("//") && setting.iter().any(|set| line.contains(set.as_str()))
+        } else {
+            line.contains(&cfg) && !line.trim_start().starts_with('#') && !line.contains(&declaration)
+        };
+        sets.then(|| format!("only {SETS_MUTANTS} may set {cfg}"))
+    });
+    let refuses = file.text.contains(&format!("#[cfg({cfg})]\ncompile_error!("));
+    if REFUSE_MUTANTS.contains(&file.path) && !refuses {
+        found.push((1, format!("is shipped, and must not compile under {cfg}")));
+    }
+    found
+}
+
 /// Whether an absolute path in the line starts with `folder`.
 fn begins_a_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
@@ -319,6 +347,35 @@ fn a_script_that_goes_on_after_an_error_is_found() {
     check(scripts_stop_at_errors, "hack/x", "#!/usr/bin/env bash\nset -euo pipefail\n", &[]);
     check(scripts_stop_at_errors, "hack/x", "#!/usr/bin/env bash\nset -eu\n", &[1]);
     check(scripts_stop_at_errors, "hack/lib/x.sh", "# shellcheck shell=bash\n", &[]);
+}
+
+#[test]
+fn a_build_with_planted_bugs_is_found_wherever_it_is_set_and_what_is_shipped_refuses_it() {
+    let cfg = ["coroner", "mutants"].join("_");
+    for (path, line, bad) in [
+        ("hack/test", format!("RUSTFLAGS='--cfg {cfg}' cargo build"), true),
+        (SETS_MUTANTS, format!("RUSTFLAGS='--cfg {cfg}' cargo build"), false),
+        ("hack/lib/x.sh", format!("# never --cfg {cfg}"), false),
+        (".cargo/config.toml", format!("rustflags = [\"--cfg\", \"{cfg}\"]"), true),
+        (
+            "Cargo.toml",
+            format!("unexpected_cfgs = {{ level = \"warn\", check-cfg = [\"cfg({cfg})\"] }}"),
+            false,
+        ),
+        ("Cargo.toml", format!("[features]\n{cfg} = []"), true),
+        ("shared/build.rs", format!("println!(\"cargo:rustc-cfg={cfg}\");"), true),
+        ("tests/src/x.rs", format!("env(\"RUSTFLAGS\", \"--cfg {cfg}\")"), true),
+        ("shared/src/x.rs", format!("#[cfg({cfg})]"), false),
+        ("README.md", format!("RUSTFLAGS='--cfg {cfg}'"), false),
+    ] {
+        let found = plants_no_bugs(&File { path, text: &line });
+        assert_eq!(!found.is_empty(), bad, "{path}: {line}");
+    }
+    let refusal = format!("//! X.\n#[cfg({cfg})]\ncompile_error!(\"no\");\n");
+    for path in REFUSE_MUTANTS {
+        check(plants_no_bugs, path, &refusal, &[]);
+        check(plants_no_bugs, path, "//! X.\nmod args;\n", &[1]);
+    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! `coroner`: the operator's command (also `kubectl coroner`). It talks to any replica; the replica forwards acts to
 //! the leader.
 
+#[cfg(coroner_mutants)]
+compile_error!("coroner_mutants plants bugs for the simulator: coroner is not built with them");
+
 mod acts;
 mod args;
 mod init;
