@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coroner_arbiter_core::command::Command;
-use coroner_arbiter_core::judge::{Ask, BmcBook, Finding, Judge, JudgeOutput, LeaseBook, LeaseSeen, Sight};
+use coroner_arbiter_core::judge::{Ask, BmcBook, Finding, Judge, JudgeOutput, Sight};
+use coroner_arbiter_core::leases::Leases;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::view::{BmcView, Sign, Verdict, View};
 use coroner_arbiter_core::witness::Witness;
@@ -27,7 +28,6 @@ use tokio::sync::{mpsc, watch};
 
 use crate::bmc_pool::BmcPool;
 use crate::clock;
-use crate::k8s::watch::Leases;
 use crate::propose::Proposer;
 use crate::replica::Published;
 
@@ -189,7 +189,7 @@ impl Hearing {
 
     /// When the node's Lease last changed.
     pub fn lease_moved(&self, node: &NodeName) -> Option<Mono> {
-        self.leases.borrow().seen.get(node)?.changed
+        self.leases.borrow().changed(node)
     }
 
     /// A command that must carry what the leader hears when it proposes it.
@@ -327,7 +327,7 @@ impl Task {
             let mut desk = self.hearing.desk();
             let own_bmc = self.parts.bmcs.views(&desk.suspects, now);
             let bmc = book(own_bmc, &desk.followers, now);
-            let leases = lease_book(&self.hearing.leases.borrow(), now);
+            let leases = self.hearing.leases.borrow().book(now);
             let group_age = desk
                 .followers
                 .values()
@@ -464,20 +464,6 @@ fn siblings(
     now: Mono,
 ) -> BTreeMap<NodeName, bool> {
     suspects.keys().filter_map(|node| Some((node.clone(), bmcs.sibling_answers(state, node, now)?))).collect()
-}
-
-fn lease_book(leases: &Leases, now: Mono) -> LeaseBook {
-    LeaseBook {
-        readable: leases.readable(now),
-        watched_since: leases.since,
-        leases: leases
-            .seen
-            .iter()
-            .map(|(node, lease)| {
-                (node.clone(), LeaseSeen { changed: lease.changed, interval: lease.interval })
-            })
-            .collect(),
-    }
 }
 
 fn has_quorum(published: &Published) -> bool {

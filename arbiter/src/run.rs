@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use coroner_arbiter_core::command::Command;
+use coroner_arbiter_core::facts::{Shown as Facts, differences};
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::{apply, jobs};
 use coroner_arbiter_replica::{Bootstrap, ReplicaConfig, Role};
@@ -29,7 +30,6 @@ use crate::hearing::{self, Hearing};
 use crate::ingress::{self, Ingress};
 use crate::k8s::auth::Reviewer;
 use crate::k8s::convert;
-use crate::k8s::facts::{Shown as Facts, differences};
 use crate::k8s::publish::Publisher;
 use crate::k8s::release::Writer;
 use crate::k8s::watch::{self as k8s_watch, Watched};

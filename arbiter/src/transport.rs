@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use coroner_arbiter_replica::is_snapshot;
 use coroner_arbiter_replica::replica::MESSAGE_BYTES_MAX;
 use coroner_shared::id::ReplicaId;
 use coroner_shared::names::PORT_REPLICA;
@@ -127,12 +128,6 @@ fn collect(first: Vec<u8>, messages: &mut mpsc::Receiver<Vec<u8>>) -> (Vec<u8>, 
         next = if body.len() < BATCH_BYTES { messages.try_recv().ok() } else { None };
     }
     (body, large)
-}
-
-fn is_snapshot(message: &[u8]) -> bool {
-    use protobuf::Message as _;
-    raft::prelude::Message::parse_from_bytes(message)
-        .is_ok_and(|m| m.get_msg_type() == raft::prelude::MessageType::MsgSnapshot)
 }
 
 /// The messages of a batch.

@@ -32,5 +32,5 @@ pub mod store;
 
 pub use memory::{MemoryStore, PowerCut};
 pub use replica::Replica;
-pub use said::{Applied, Bootstrap, Fatal, NotLeader, ReplicaConfig, Role, StepError, Turn};
+pub use said::{Applied, Bootstrap, Fatal, NotLeader, ReplicaConfig, Role, StepError, Turn, is_snapshot};
 pub use store::{Batch, Loaded, LogStore, StoreError};

@@ -3,6 +3,8 @@
 use coroner_arbiter_core::command::{Entry, Outcome};
 use coroner_arbiter_core::state::State;
 use coroner_shared::id::ReplicaId;
+use protobuf::Message as _;
+use raft::prelude::{Message, MessageType};
 use thiserror::Error;
 
 use crate::store::StoreError;
@@ -62,6 +64,12 @@ pub struct Applied {
     pub entry: Entry,
     /// What became of it.
     pub outcome: Outcome,
+}
+
+/// Whether an encoded message carries a snapshot: whoever sends one says how that ended, or the receiver stays in wait.
+#[must_use]
+pub fn is_snapshot(message: &[u8]) -> bool {
+    Message::parse_from_bytes(message).is_ok_and(|m| m.get_msg_type() == MessageType::MsgSnapshot)
 }
 
 /// What one turn made; all of it is on the disk already.

@@ -2,7 +2,6 @@
 
 pub mod auth;
 pub mod convert;
-pub mod facts;
 pub mod publish;
 pub mod release;
 pub mod types;

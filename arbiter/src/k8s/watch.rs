@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coroner_arbiter_core::command::NodeFacts;
+use coroner_arbiter_core::leases::Leases;
 use coroner_shared::id::NodeName;
-use coroner_shared::time::{Mono, Span};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -30,36 +30,6 @@ pub type Listed<V> = Option<Arc<BTreeMap<String, V>>>;
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// A watch call is renewed this often, and a dead connection is noticed 5 s later.
 const WATCH_SECONDS: u32 = 55;
-/// The kubelet's renewal period (a quarter of nodeLeaseDurationSeconds, 40 s), until another one is learnt.
-const RENEWAL: Span = Span::from_secs(10);
-/// Some kubelet renews within this time, or the watch is stale: three nodes renewing every 10 s leave no such gap.
-const LEASES_QUIET: Span = Span::from_secs(15);
-/// The API server counts as readable for so long after an answer.
-const ANSWER_COUNTS: Span = Span::from_secs(3);
-
-/// One kubelet's Lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSeen {
-    version: String,
-    /// When it was last seen to change; `None`: not since the watch began.
-    pub changed: Option<Mono>,
-    /// Learnt from the last two changes.
-    pub interval: Span,
-}
-
-/// All Leases, and whether the API server can be read.
-#[derive(Clone, Debug, Default)]
-pub struct Leases {
-    /// By node.
-    pub seen: BTreeMap<NodeName, LeaseSeen>,
-    /// When the watch was complete for the first time.
-    pub since: Option<Mono>,
-    /// When any of them changed last.
-    pub newest: Option<Mono>,
-    /// When the API server last answered.
-    pub answered: Option<Mono>,
-}
-
 /// Everything watched.
 #[derive(Clone)]
 pub struct Watched {
@@ -71,38 +41,6 @@ pub struct Watched {
     pub bindings: watch::Receiver<Listed<MachineBinding>>,
     /// Leases.
     pub leases: watch::Receiver<Arc<Leases>>,
-}
-
-// === impl Leases ===
-
-impl Leases {
-    /// Whether the API server can be read now and the watch is alive.
-    pub fn readable(&self, now: Mono) -> bool {
-        let answered = self.answered.is_some_and(|at| now.since(at) <= ANSWER_COUNTS);
-        let fresh = self.seen.len() < 2 || self.newest.is_some_and(|at| now.since(at) <= LEASES_QUIET);
-        answered && self.since.is_some() && fresh
-    }
-
-    fn note(&mut self, node: NodeName, version: String, now: Mono) {
-        match self.seen.get_mut(&node) {
-            None => {
-                self.seen.insert(node, LeaseSeen { version, changed: None, interval: RENEWAL });
-            }
-            Some(lease) if lease.version != version => {
-                if let Some(before) = lease.changed {
-                    let interval = now.since(before);
-                    // A kubelet that was away is not one that renews rarely.
-                    if interval >= Span::from_secs(1) && interval <= RENEWAL.times(2) {
-                        lease.interval = interval.max(Span::from_secs(2));
-                    }
-                }
-                lease.version = version;
-                lease.changed = Some(now);
-                self.newest = Some(now);
-            }
-            Some(_) => {}
-        }
-    }
 }
 
 /// Starts the watches; they end when the task set they are spawned into ends.
@@ -242,18 +180,16 @@ async fn keep_leases(
             Ok(Event::InitApply(lease) | Event::Apply(lease)) => {
                 let name = lease.metadata.name.and_then(|n| NodeName::new(n).ok());
                 if let (Some(node), Some(version)) = (name, lease.metadata.resource_version) {
-                    to.send_modify(|leases| Arc::make_mut(leases).note(node, version, now));
+                    to.send_modify(|leases| Arc::make_mut(leases).note(node, &version, now));
                 }
             }
             Ok(Event::InitDone) => to.send_modify(|leases| {
-                let leases = Arc::make_mut(leases);
-                leases.since.get_or_insert(now);
-                leases.newest = Some(now);
+                Arc::make_mut(leases).listed(now);
             }),
             Ok(Event::Delete(lease)) => {
                 if let Some(node) = lease.metadata.name.and_then(|n| NodeName::new(n).ok()) {
                     to.send_modify(|leases| {
-                        Arc::make_mut(leases).seen.remove(&node);
+                        Arc::make_mut(leases).gone(&node);
                     });
                 }
             }
@@ -271,48 +207,7 @@ async fn probe(client: Client, to: Arc<watch::Sender<Arc<Leases>>>) {
         let asked = clock::now();
         let answer = tokio::time::timeout(Duration::from_secs(2), client.apiserver_version()).await;
         if matches!(answer, Ok(Ok(_))) {
-            to.send_modify(|leases| Arc::make_mut(leases).answered = Some(asked));
+            to.send_modify(|leases| Arc::make_mut(leases).answered(asked));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_sight_of_a_lease_is_no_change_of_it() {
-        let node = NodeName::new("n1").unwrap();
-        let at = Mono::from_ms;
-        let mut leases = Leases::default();
-        leases.note(node.clone(), "1".to_owned(), at(0));
-        assert_eq!(leases.seen[&node].changed, None);
-        leases.note(node.clone(), "1".to_owned(), at(1000));
-        assert_eq!(leases.seen[&node].changed, None);
-        leases.note(node.clone(), "2".to_owned(), at(2000));
-        assert_eq!(leases.seen[&node].changed, Some(at(2000)));
-        leases.note(node.clone(), "3".to_owned(), at(7000));
-        assert_eq!(leases.seen[&node].interval, Span::from_secs(5));
-        // Away for a while: the interval that was learnt stays.
-        leases.note(node.clone(), "4".to_owned(), at(100_000));
-        assert_eq!(leases.seen[&node].interval, Span::from_secs(5));
-    }
-
-    #[test]
-    fn a_quiet_watch_is_not_taken_for_silent_kubelets() {
-        let at = Mono::from_ms;
-        let mut leases = Leases {
-            since: Some(at(0)),
-            newest: Some(at(0)),
-            answered: Some(at(20_000)),
-            ..Leases::default()
-        };
-        for n in ["n1", "n2", "n3"] {
-            leases.note(NodeName::new(n).unwrap(), "1".to_owned(), at(0));
-        }
-        assert!(!leases.readable(at(20_000)), "no Lease has changed for 20 s");
-        leases.newest = Some(at(10_000));
-        assert!(leases.readable(at(20_000)));
-        assert!(!leases.readable(at(24_000)), "the API server has not answered for 4 s");
     }
 }

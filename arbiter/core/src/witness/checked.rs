@@ -22,6 +22,9 @@ use crate::state::{Member, State};
 /// Two probes on each of three paths, and as many again.
 const OUTCOMES_MAX: usize = 12;
 
+/// Says whether a key signed a beacon.
+pub type Signed<'a> = &'a dyn Fn(&SignedBeacon, &PublicKey) -> bool;
+
 /// A beacon that its node's key signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proven {
@@ -113,6 +116,14 @@ impl Proven {
     /// # Errors
     /// Why it proves nothing.
     pub fn verify(signed: &SignedBeacon, member: &Member, cluster: ClusterId) -> Result<Self, NotProven> {
+        Self::verify_by(signed, member, &|signed, key| signed.verify(key, cluster).is_ok())
+    }
+
+    /// As [`Proven::verify`], with another way to see whether a key signed a beacon: the simulator's costs nothing.
+    ///
+    /// # Errors
+    /// [`NotProven`].
+    pub fn verify_by(signed: &SignedBeacon, member: &Member, good: Signed<'_>) -> Result<Self, NotProven> {
         let claims = signed.claims().map_err(|_| NotProven::Forged)?;
         if claims.node != member.uid {
             return Err(NotProven::OtherNode);
@@ -121,11 +132,8 @@ impl Proven {
             return Err(NotProven::OtherMachine);
         }
         let keys = std::iter::once(&member.key).chain(&member.old_key);
-        let proven = |key: &PublicKey| {
-            let beacon = signed.verify(key, cluster).ok()?;
-            Some(Self { beacon, key: Some(*key) })
-        };
-        keys.into_iter().find_map(proven).ok_or(NotProven::Forged)
+        let key = keys.into_iter().find(|key| good(signed, key)).ok_or(NotProven::Forged)?;
+        Ok(Self { beacon: claims, key: Some(*key) })
     }
 
     /// A beacon that the caller vouches for: the simulator, where "verified by key k" is an input.
@@ -152,10 +160,18 @@ impl CheckedBatch {
     /// # Errors
     /// [`NotProven::TooMany`] for a batch longer than any agent sends.
     pub fn verify(batch: &ReportBatch, state: &State, cluster: ClusterId) -> Result<Self, NotProven> {
+        Self::verify_by(batch, state, &|signed, key| signed.verify(key, cluster).is_ok())
+    }
+
+    /// As [`CheckedBatch::verify`], with another way to see whether a key signed a beacon.
+    ///
+    /// # Errors
+    /// [`NotProven::TooMany`].
+    pub fn verify_by(batch: &ReportBatch, state: &State, good: Signed<'_>) -> Result<Self, NotProven> {
         if batch.reports.len() > REPORTS_MAX {
             return Err(NotProven::TooMany);
         }
-        Ok(Self::check(batch, |subject, beacon| prove(subject, beacon, state, cluster)))
+        Ok(Self::check(batch, |subject, beacon| prove(subject, beacon, state, good)))
     }
 
     /// A batch that the caller vouches for: the simulator.
@@ -197,10 +213,18 @@ impl CheckedAnswer {
     /// # Errors
     /// [`NotProven::TooMany`] for an answer longer than any agent sends.
     pub fn verify(answer: &ProbeAnswer, state: &State, cluster: ClusterId) -> Result<Self, NotProven> {
+        Self::verify_by(answer, state, &|signed, key| signed.verify(key, cluster).is_ok())
+    }
+
+    /// As [`CheckedAnswer::verify`], with another way to see whether a key signed a beacon.
+    ///
+    /// # Errors
+    /// [`NotProven::TooMany`].
+    pub fn verify_by(answer: &ProbeAnswer, state: &State, good: Signed<'_>) -> Result<Self, NotProven> {
         if answer.outcomes.len() > OUTCOMES_MAX {
             return Err(NotProven::TooMany);
         }
-        Ok(Self::check(answer, |subject, beacon| prove(subject, beacon, state, cluster)))
+        Ok(Self::check(answer, |subject, beacon| prove(subject, beacon, state, good)))
     }
 
     /// An answer that the caller vouches for: the simulator.
@@ -221,7 +245,7 @@ impl CheckedAnswer {
 // === helpers ===
 
 /// Statements with beacons are rare (a subject that was silent is heard), so looking through all nodes is cheap enough.
-fn prove(subject: &NodeUid, beacon: &SignedBeacon, state: &State, cluster: ClusterId) -> Option<Proven> {
+fn prove(subject: &NodeUid, beacon: &SignedBeacon, state: &State, good: Signed<'_>) -> Option<Proven> {
     let member = state.nodes.values().filter_map(|n| n.member.as_ref()).find(|m| m.uid == *subject)?;
-    Proven::verify(beacon, member, cluster).ok()
+    Proven::verify_by(beacon, member, good).ok()
 }

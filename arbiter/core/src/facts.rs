@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use coroner_arbiter_core::command::{Command, NodeFacts};
-use coroner_arbiter_core::policy::{Binding, Policy};
-use coroner_arbiter_core::state::State;
+use crate::command::{Command, NodeFacts};
+use crate::policy::{Binding, Policy};
+use crate::state::State;
 use coroner_shared::id::NodeName;
 
 /// What Kubernetes shows, checked; `None` where the first list is not complete.
@@ -73,7 +73,7 @@ fn of_bindings<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coroner_arbiter_core::policy::Pin;
+    use crate::policy::Pin;
     use coroner_shared::machine_id::Transform;
 
     fn binding(hash: &str) -> Binding {
