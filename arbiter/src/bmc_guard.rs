@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use coroner_bmc::{Answer, Bmc, BmcError, CredentialBreaker, Renewal, SeenCertificate};
+use coroner_bmc::{Answer, Bmc, BmcError, CredentialBreaker, MayLeave, Renewal, SeenCertificate};
 use coroner_shared::bmc::{CommandAnswer, IdentityFacts, Login, PowerReading};
 use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
@@ -115,8 +115,13 @@ impl Bmc for Guarded {
         Box::pin(async { noted(&self.guard, &self.secret, &self.node, self.inner.power_state(member).await) })
     }
 
-    fn force_off<'a>(&'a mut self, member: &'a str, deadline: Span) -> Answer<'a, CommandAnswer> {
-        self.inner.force_off(member, deadline)
+    fn force_off<'a>(
+        &'a mut self,
+        member: &'a str,
+        may_leave: MayLeave<'a>,
+        deadline: Span,
+    ) -> Answer<'a, CommandAnswer> {
+        self.inner.force_off(member, may_leave, deadline)
     }
 
     fn power_on<'a>(&'a mut self, member: &'a str, deadline: Span) -> Answer<'a, CommandAnswer> {

@@ -202,6 +202,9 @@ pub enum BmcError {
         /// What is wrong with the advertised action.
         why: String,
     },
+    /// The caller's permission for a power command had run out by the time that it could have left: nothing was sent.
+    #[error("the command could not leave before its permission ran out; nothing was sent")]
+    TooLate,
 }
 
 /// What was under way when it failed.
@@ -250,6 +253,7 @@ impl BmcError {
             Self::NotRead { .. } => "not-read",
             Self::Changed { .. } => "changed",
             Self::NoTarget { .. } => "no-target",
+            Self::TooLate => "too-late",
         }
     }
 
@@ -280,7 +284,8 @@ impl BmcError {
             | Self::WrongResource { .. }
             | Self::NotRead { .. }
             | Self::Changed { .. }
-            | Self::NoTarget { .. } => false,
+            | Self::NoTarget { .. }
+            | Self::TooLate => false,
         }
     }
 
@@ -311,7 +316,8 @@ impl BmcError {
             | Self::WrongResource { .. }
             | Self::NotRead { .. }
             | Self::Changed { .. }
-            | Self::NoTarget { .. } => None,
+            | Self::NoTarget { .. }
+            | Self::TooLate => None,
         }
     }
 

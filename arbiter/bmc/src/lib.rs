@@ -50,6 +50,9 @@ pub use self::tls::{Pin, PinOf, SeenCertificate, Trust};
 /// What a call gives, boxed so that `dyn Bmc` works.
 pub type Answer<'a, T> = Pinned<Box<dyn Future<Output = Result<T, BmcError>> + Send + 'a>>;
 
+/// Whether a power command may still leave, by whatever its caller must be sure of.
+pub type MayLeave<'a> = &'a (dyn Fn() -> bool + Send + Sync);
+
 /// One BMC over one protocol. One call at a time, by construction.
 ///
 /// # Errors
@@ -71,11 +74,20 @@ pub trait Bmc: Send {
     /// been read before by this driver; where the session (with Basic: the connection) changed since, it is read once
     /// more and must have the same UUID.
     ///
+    /// `may_leave` is asked right before the first byte of the command is written, each time that it is: connecting,
+    /// logging in and reading may take seconds. If it says no, nothing is sent and the call fails with
+    /// [`BmcError::TooLate`]; connection and session stay ready, so that the next call sends at once.
+    ///
     /// `deadline` (1 ms to 10 s, longer is cut to 10 s) ends the attempt with its socket. `Err`: no command of ours is
     /// with the BMC. [`CommandAnswer::Unknown`]: there may be.
-    fn force_off<'a>(&'a mut self, member: &'a str, deadline: Span) -> Answer<'a, CommandAnswer>;
+    fn force_off<'a>(
+        &'a mut self,
+        member: &'a str,
+        may_leave: MayLeave<'a>,
+        deadline: Span,
+    ) -> Answer<'a, CommandAnswer>;
 
-    /// Sends `On`, under the same rules.
+    /// Sends `On`, under the same rules but with no such question.
     fn power_on<'a>(&'a mut self, member: &'a str, deadline: Span) -> Answer<'a, CommandAnswer>;
 
     /// Which reset types the member says it takes; `None` where it does not say. For checks at enrolment: commands

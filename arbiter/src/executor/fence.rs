@@ -7,7 +7,7 @@ use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Look, No
 use coroner_arbiter_core::identity;
 use coroner_arbiter_core::jobs::{self, FenceJob, Job, Signs};
 use coroner_arbiter_core::permit;
-use coroner_bmc::Bmc;
+use coroner_bmc::{Bmc, BmcError};
 use coroner_shared::bmc::{CommandAnswer, Continuity, Login};
 use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
@@ -154,6 +154,11 @@ impl Performing<'_> {
             }
             Err(error) => {
                 self.entry.note_failure(&error.full(), error.no_answer(), now.since(asked), now);
+                if over == Over::First && matches!(error, BmcError::AuthRejected { .. }) {
+                    // This driver sends its log-in no more; the next one reads the Secret anew, as often as the guard
+                    // lets it. Without that a fence would outlive a corrected password unheard.
+                    self.first.close().await;
+                }
                 Err(error.full())
             }
         }
@@ -187,21 +192,27 @@ impl Performing<'_> {
     async fn force_off(&mut self, number: u32, send_before: Mono, deadline: Mono) -> FenceEvent {
         let node = self.fence.life.node.clone();
         let member = self.fence.pin.member.clone();
-        let Ok(driver) = self.driver(Over::First).await else { return FenceEvent::NotSent };
-        let now = clock::now();
-        if now > send_before {
-            return FenceEvent::NotSent;
-        }
+        let driver = match self.driver(Over::First).await {
+            Ok(driver) => driver,
+            Err(why) => return FenceEvent::NotSent { why },
+        };
         tracing::info!(%node, attempt = number, "sending ForceOff");
-        let limit = deadline.since(now);
-        match tokio::time::timeout(limit.into(), driver.force_off(&member, limit)).await {
+        let limit = deadline.since(clock::now());
+        // Asked by the driver right before it writes: connecting may take longer than a look may be old.
+        let may_leave = move || clock::now() <= send_before;
+        match tokio::time::timeout(limit.into(), driver.force_off(&member, &may_leave, limit)).await {
             Ok(Ok(answer)) => {
                 tracing::info!(%node, attempt = number, ?answer, "the BMC answered");
                 FenceEvent::Answered(answer)
             }
+            Ok(Err(BmcError::TooLate)) => {
+                tracing::info!(%node, attempt = number, "ForceOff was not sent: the last look is too old; looking again");
+                FenceEvent::TooLate
+            }
             Ok(Err(error)) => {
-                tracing::warn!(%node, attempt = number, error = error.full(), "ForceOff was not sent");
-                FenceEvent::NotSent
+                let why = error.full();
+                tracing::warn!(%node, attempt = number, error = why, "ForceOff was not sent");
+                FenceEvent::NotSent { why }
             }
             // The driver keeps its own deadline; this one is for a driver that does not.
             Err(_) => {

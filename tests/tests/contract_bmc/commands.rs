@@ -47,7 +47,7 @@ async fn an_answer_is_accepted_refused_or_unknown_and_says_nothing_about_the_mac
             bench.set(
                 &json!({ "rules": [{ "method": "POST", "path": RESET, "acts": acts, "fault": fault }] }),
             );
-            let answer = driver.force_off(&member, Span::from_ms(700)).await.unwrap();
+            let answer = driver.force_off(&member, &|| true, Span::from_ms(700)).await.unwrap();
             assert_eq!(kind(&answer), want, "{fault} {answer:?}");
             if acts {
                 bench.until(Power::Off).await;
@@ -65,7 +65,7 @@ async fn a_command_that_is_accepted_and_does_nothing_leaves_the_machine_on_in_ev
         let (mut driver, member) = (bench.driver(), bench.member());
         bench.set(&json!({ "command": command }));
         driver.identify().await.unwrap();
-        assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+        assert_eq!(driver.force_off(&member, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
         for _ in 0..5 {
             assert_eq!(driver.power_state(&member).await.unwrap().power, want);
         }
@@ -79,7 +79,7 @@ async fn a_slow_machine_is_powering_off_until_it_is_off() {
     let (mut driver, member) = (bench.driver(), bench.member());
     driver.identify().await.unwrap();
     bench.set(&json!({ "off_takes_ms": 60_000, "command_status": 202, "task": true }));
-    assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(driver.force_off(&member, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     assert_eq!(driver.power_state(&member).await.unwrap().power, Shown::PoweringOff);
     bench.machines[0].set(Power::Off);
     assert_eq!(driver.power_state(&member).await.unwrap().power, Shown::PoweringOff, "as the BMC says");
@@ -93,7 +93,7 @@ async fn an_off_machine_that_refuses_the_command_is_still_read_as_off() {
         bench.set(&json!({ "off_when_off": status }));
         bench.machines[0].set(Power::Off);
         driver.identify().await.unwrap();
-        let answer = driver.force_off(&member, DEADLINE).await.unwrap();
+        let answer = driver.force_off(&member, &|| true, DEADLINE).await.unwrap();
         assert_eq!(kind(&answer), Kind::Refused, "{answer:?}");
         assert_eq!(driver.power_state(&member).await.unwrap().power, Shown::Off);
     }
@@ -108,7 +108,7 @@ async fn force_off_cancels_a_power_on_under_way() {
     driver.identify().await.unwrap();
     assert_eq!(driver.power_on(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     assert_eq!(driver.power_state(&member).await.unwrap().power, Shown::Off, "nothing tells it");
-    assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(driver.force_off(&member, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert_eq!((bench.machines[0].power(), bench.machines[0].changes().len()), (Power::Off, 1));
 }
@@ -128,7 +128,7 @@ async fn only_force_off_is_ever_sent_whatever_the_bmc_lists() {
         driver.identify().await.unwrap();
         let types = driver.reset_types(&member).await.unwrap();
         assert_eq!(types.map(|types| types.len()), listed, "{knobs}");
-        let answer = driver.force_off(&member, DEADLINE).await.unwrap();
+        let answer = driver.force_off(&member, &|| true, DEADLINE).await.unwrap();
         assert_eq!(kind(&answer), want, "{knobs} {answer:?}");
         assert_eq!(bench.resets(), ["ForceOff"], "{knobs}");
     }
@@ -141,7 +141,7 @@ async fn the_advertised_target_is_used_and_one_outside_the_member_is_not() {
     let (mut driver, member) = (bench.driver(), bench.member());
     bench.set(&json!({ "reset_target": oem }));
     driver.identify().await.unwrap();
-    assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(driver.force_off(&member, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     bench.until(Power::Off).await;
     assert!(bench.requests().iter().any(|entry| entry.method == "POST" && entry.path == oem));
     for outside in
@@ -151,7 +151,7 @@ async fn the_advertised_target_is_used_and_one_outside_the_member_is_not() {
         let mut driver = bench.driver();
         bench.set(&json!({ "reset_target": outside }));
         driver.identify().await.unwrap();
-        let error = failed(driver.force_off(&member, DEADLINE).await, outside);
+        let error = failed(driver.force_off(&member, &|| true, DEADLINE).await, outside);
         assert!(["no-target", "cross-origin"].contains(&error.class()), "{error:?}");
         assert_eq!((bench.resets().len(), bench.machines[0].power()), (0, Power::On));
     }
@@ -166,7 +166,7 @@ async fn a_redirected_command_reaches_no_other_origin_and_is_not_taken_for_accep
         let to = format!("https://{}{{path}}", other.address);
         let fault = json!({ "redirect": { "code": code, "to": to } });
         bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": fault }] }));
-        match driver.force_off(&member, DEADLINE).await {
+        match driver.force_off(&member, &|| true, DEADLINE).await {
             Ok(answer) => assert_ne!(kind(&answer), Kind::Accepted, "{code}"),
             Err(error) => assert!(["redirect", "cross-origin"].contains(&error.class()), "{error:?}"),
         }
@@ -178,7 +178,7 @@ async fn a_redirected_command_reaches_no_other_origin_and_is_not_taken_for_accep
     {
         let fault = json!({ "redirect": { "code": code, "to": to } });
         bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": fault }] }));
-        if let Ok(answer) = driver.force_off(&member, DEADLINE).await {
+        if let Ok(answer) = driver.force_off(&member, &|| true, DEADLINE).await {
             assert_ne!(kind(&answer), Kind::Accepted, "{code} {to}");
         }
         assert_eq!(bench.machines[0].power(), Power::On, "{code} {to}");
@@ -193,7 +193,7 @@ async fn a_command_redirected_to_the_same_path_with_a_slash_arrives_once_and_who
     let fault = json!({ "redirect": { "code": 308, "to": "{path}/" } });
     let path = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset";
     bench.set(&json!({ "rules": [{ "method": "POST", "path": path, "fault": fault }] }));
-    assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(driver.force_off(&member, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     bench.until(Power::Off).await;
     let carried_out = bench.requests().iter().filter(|entry| entry.true_power.is_some()).count();
     assert_eq!((carried_out, bench.resets().len()), (1, 2), "the redirected one and the one that arrived");
@@ -205,7 +205,7 @@ async fn a_command_whose_session_has_died_is_sent_over_a_new_one_after_the_membe
     let (mut driver, member) = (bench.driver(), bench.member());
     driver.identify().await.unwrap();
     bench.emulator().bmc("n1").unwrap().with_sessions(|sessions, _| sessions.clear());
-    assert_eq!(driver.force_off(&member, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(driver.force_off(&member, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     bench.until(Power::Off).await;
     let requests = bench.requests();
     let sent = requests.iter().rposition(|entry| entry.path.ends_with("ComputerSystem.Reset")).unwrap();
@@ -221,7 +221,7 @@ async fn a_member_that_became_another_machine_since_it_was_identified_gets_no_co
     driver.identify().await.unwrap();
     bench.emulator().bmc("n1").unwrap().with_sessions(|sessions, _| sessions.clear());
     bench.set(&json!({ "members": [{ "id": "1", "of": "n2" }] }));
-    let error = failed(driver.force_off(&member, DEADLINE).await, "another machine");
+    let error = failed(driver.force_off(&member, &|| true, DEADLINE).await, "another machine");
     assert!(matches!(error, BmcError::Changed { .. }), "{error:?}");
     // The one over the dead session was refused; none went over the new one.
     let statuses: Vec<u16> =
@@ -238,7 +238,7 @@ async fn a_command_ends_with_its_own_deadline_not_with_the_patience_for_other_re
     driver.identify().await.unwrap();
     bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": "hang" }] }));
     let member = bench.member();
-    let sent = driver.force_off(&member, Span::from_ms(300));
+    let sent = driver.force_off(&member, &|| true, Span::from_ms(300));
     let answer =
         tokio::time::timeout(Duration::from_secs(6), sent).await.expect("it outlived its deadline").unwrap();
     assert_eq!(kind(&answer), Kind::Unknown, "{answer:?}");
@@ -250,7 +250,8 @@ async fn a_dropped_command_is_sent_at_most_once_and_the_driver_goes_on() {
     let (mut driver, member) = (bench.driver(), bench.member());
     driver.identify().await.unwrap();
     bench.set(&json!({ "rules": [{ "method": "POST", "path": RESET, "fault": "hang" }] }));
-    let dropped = tokio::time::timeout(Duration::from_millis(300), driver.force_off(&member, DEADLINE)).await;
+    let dropped =
+        tokio::time::timeout(Duration::from_millis(300), driver.force_off(&member, &|| true, DEADLINE)).await;
     assert!(dropped.is_err(), "it should have hung");
     bench.reset_knobs();
     assert_eq!(driver.power_state(&member).await.unwrap().power, Shown::On);

@@ -30,7 +30,7 @@ pub(crate) async fn the_power_state_is_read_afresh_and_exactly_with_the_uuid_of_
 pub(crate) async fn force_off_turns_that_machine_off_and_sends_one_command(bench: Bench) {
     let (mut driver, member) = (bench.driver(), bench.member());
     driver.identify().await.unwrap();
-    let answer = driver.force_off(&member, DEADLINE).await.unwrap();
+    let answer = driver.force_off(&member, &|| true, DEADLINE).await.unwrap();
     assert_eq!(answer, CommandAnswer::Accepted);
     bench.until(Power::Off).await;
     assert_eq!(bench.resets(), ["ForceOff"]);
@@ -42,7 +42,7 @@ pub(crate) async fn force_off_of_a_machine_that_is_off_is_answered_and_leaves_it
     let (mut driver, member) = (bench.driver(), bench.member());
     bench.machines[0].set(Power::Off);
     driver.identify().await.unwrap();
-    match driver.force_off(&member, DEADLINE).await.unwrap() {
+    match driver.force_off(&member, &|| true, DEADLINE).await.unwrap() {
         CommandAnswer::Accepted | CommandAnswer::Refused { .. } => {}
         CommandAnswer::Unknown { why } => panic!("{why}"),
     }
@@ -75,7 +75,7 @@ pub(crate) async fn a_wrong_password_is_an_error_of_its_own_and_turns_nothing_of
         let error = failed(driver.identify().await, "identify");
         assert!(matches!(error, BmcError::AuthRejected { .. }), "{error:?}");
     }
-    let result = driver.force_off(&bench.member(), DEADLINE).await;
+    let result = driver.force_off(&bench.member(), &|| true, DEADLINE).await;
     failed(result, "force off");
     assert_eq!((bench.machines[0].power(), bench.resets().len()), (Power::On, 0));
 }
@@ -83,11 +83,14 @@ pub(crate) async fn a_wrong_password_is_an_error_of_its_own_and_turns_nothing_of
 pub(crate) async fn a_command_to_a_member_that_was_not_read_is_not_sent(bench: Bench) {
     let mut driver = bench.driver();
     for member in [bench.member(), "/redfish/v1/Systems/other".to_owned()] {
-        let error = failed(driver.force_off(&member, DEADLINE).await, &member);
+        let error = failed(driver.force_off(&member, &|| true, DEADLINE).await, &member);
         assert!(matches!(error, BmcError::NotRead { .. }), "{error:?}");
     }
     driver.identify().await.unwrap();
-    failed(driver.force_off("/redfish/v1/Systems/other", DEADLINE).await, "a member that is not there");
+    failed(
+        driver.force_off("/redfish/v1/Systems/other", &|| true, DEADLINE).await,
+        "a member that is not there",
+    );
     assert_eq!(bench.resets().len(), 0);
 }
 

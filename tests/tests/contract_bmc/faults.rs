@@ -156,7 +156,7 @@ async fn members_are_listed_in_the_bmcs_order_and_one_that_cannot_be_read_spoils
     bench.machines[1].set(Power::Off);
     assert_eq!(read(&mut driver).await, want(None), "503 while it is off");
     // A command goes to the member it names, wherever that stands.
-    let answer = driver.force_off("/redfish/v1/Systems/A", crate::bench::DEADLINE).await.unwrap();
+    let answer = driver.force_off("/redfish/v1/Systems/A", &|| true, crate::bench::DEADLINE).await.unwrap();
     assert_eq!(answer, coroner_shared::bmc::CommandAnswer::Accepted);
     bench.until(Power::Off).await;
 }

@@ -17,6 +17,7 @@ use super::connection::{Connection, Failure, Limits, Raw};
 use super::json::{self, BadBody};
 use super::link::{self, BadLink};
 use super::session::Auth;
+use crate::MayLeave;
 use crate::error::{BmcError, Stage};
 
 /// HTTP's and Redfish's own redirects (a slash at the end, DSP0266) need one.
@@ -149,6 +150,17 @@ impl Redfish {
 
     /// Asks once, over as many connections and redirects as the rules allow.
     pub(crate) async fn carry(&mut self, ask: &Ask, limits: Limits) -> Result<Raw, Failure> {
+        self.carry_if(ask, limits, &|| true).await
+    }
+
+    /// [`Self::carry`], but nothing leaves unless `may_leave` says so once there is a connection. After a redirect the
+    /// BMC has the request already, so a no leaves it unknown what it does with it.
+    pub(crate) async fn carry_if(
+        &mut self,
+        ask: &Ask,
+        limits: Limits,
+        may_leave: MayLeave<'_>,
+    ) -> Result<Raw, Failure> {
         let mut hop = ask.clone();
         let (mut again, mut redirects) = (false, 0);
         loop {
@@ -161,6 +173,14 @@ impl Redfish {
                 Failure::Sent(BmcError::Broken { .. }) => hop.changes_nothing_twice(),
                 Failure::Sent(_) => false,
             };
+            if !may_leave() {
+                let why = "the command's permission ran out before it could be followed".to_owned();
+                let redirect = || BmcError::Redirect { request: self.label(&hop), why };
+                return Err(match redirects {
+                    0 => Failure::NotSent(BmcError::TooLate),
+                    _ => Failure::Sent(redirect()),
+                });
+            }
             match self.once(&hop, limits).await {
                 Ok(raw) if is_redirect(raw.status) => {
                     redirects += 1;

@@ -29,7 +29,7 @@ use self::session::Auth;
 use crate::config::RedfishConfig;
 use crate::error::printable;
 use crate::tls::SeenCertificate;
-use crate::{Answer, Bmc, Renewal};
+use crate::{Answer, Bmc, MayLeave, Renewal};
 
 /// In place of a text that repeats a secret of ours.
 const WITHHELD: &str = "(withheld: repeats a secret)";
@@ -118,12 +118,17 @@ impl Bmc for Redfish {
         Box::pin(self.read_power(member))
     }
 
-    fn force_off<'a>(&'a mut self, member: &'a str, deadline: Span) -> Answer<'a, CommandAnswer> {
-        Box::pin(self.command(member, reset::Command::ForceOff, deadline))
+    fn force_off<'a>(
+        &'a mut self,
+        member: &'a str,
+        may_leave: MayLeave<'a>,
+        deadline: Span,
+    ) -> Answer<'a, CommandAnswer> {
+        Box::pin(self.command(member, reset::Command::ForceOff, may_leave, deadline))
     }
 
     fn power_on<'a>(&'a mut self, member: &'a str, deadline: Span) -> Answer<'a, CommandAnswer> {
-        Box::pin(self.command(member, reset::Command::On, deadline))
+        Box::pin(self.command(member, reset::Command::On, &|| true, deadline))
     }
 
     fn reset_types<'a>(&'a mut self, member: &'a str) -> Answer<'a, Option<Vec<String>>> {

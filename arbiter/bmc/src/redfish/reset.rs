@@ -14,6 +14,7 @@ use super::Redfish;
 use super::connection::{Failure, Raw};
 use super::exchange::Ask;
 use super::link;
+use crate::MayLeave;
 use crate::error::{BmcError, Stage};
 
 /// The longest life of a command, whatever its caller says; TCP_USER_TIMEOUT is no longer than this.
@@ -70,11 +71,12 @@ impl Redfish {
         &mut self,
         member: &str,
         command: Command,
+        may_leave: MayLeave<'_>,
         deadline: Span,
     ) -> Result<CommandAnswer, BmcError> {
         let deadline = deadline.min(COMMAND_MAX);
         self.unanswered = false;
-        let outcome = timeout(deadline.into(), self.send_command(member, command)).await;
+        let outcome = timeout(deadline.into(), self.send_command(member, command, may_leave)).await;
         if let Ok(answer) = outcome {
             return answer;
         }
@@ -86,7 +88,12 @@ impl Redfish {
         Err(BmcError::Timeout { stage: Stage::BeforeCommand, after: deadline })
     }
 
-    async fn send_command(&mut self, member: &str, command: Command) -> Result<CommandAnswer, BmcError> {
+    async fn send_command(
+        &mut self,
+        member: &str,
+        command: Command,
+        may_leave: MayLeave<'_>,
+    ) -> Result<CommandAnswer, BmcError> {
         let mut refused_once = false;
         loop {
             self.bind(member).await?;
@@ -94,7 +101,7 @@ impl Redfish {
             let body = Bytes::from_static(command.body().as_bytes());
             let mut ask = Ask::post(target, body);
             ask.below = Some(self.local(member)?);
-            match self.carry(&ask, self.limits()).await {
+            match self.carry_if(&ask, self.limits(), may_leave).await {
                 Err(Failure::NotSent(error)) => return Err(error),
                 Err(Failure::Sent(error)) => return Ok(CommandAnswer::Unknown { why: error.full() }),
                 // Refused unseen: log in once more, read the member again, and try again.

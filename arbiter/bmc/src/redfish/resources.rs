@@ -354,6 +354,7 @@ fn is_about_one_resource(error: &BmcError) -> bool {
         | BmcError::NoSessions
         | BmcError::NotRead { .. }
         | BmcError::Changed { .. }
-        | BmcError::NoTarget { .. } => false,
+        | BmcError::NoTarget { .. }
+        | BmcError::TooLate => false,
     }
 }

@@ -16,7 +16,7 @@ use crate::server::{Reply, Then};
 async fn force_off_and_on_are_the_only_bodies_there_are() {
     let mut bench = bench(|_, _| None).await;
     bench.bmc.identify().await.unwrap();
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     assert_eq!(bench.bmc.power_on(MEMBER, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     let posts: Vec<_> = bench.server.requests().into_iter().filter(|r| r.is("POST", RESET)).collect();
     assert_eq!(posts[0].body, r#"{"ResetType":"ForceOff"}"#);
@@ -58,7 +58,7 @@ async fn the_answer_is_accepted_refused_or_unknown_by_its_status_alone() {
     ] {
         let mut bench = bench(move |_, r| r.is("POST", RESET).then(|| reply.clone())).await;
         bench.bmc.identify().await.unwrap();
-        assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap(), answer);
+        assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap(), answer);
         assert_eq!(bench.server.count("POST", RESET), 1, "never repeated: {answer:?}");
     }
 }
@@ -74,7 +74,7 @@ async fn a_command_whose_answer_is_lost_is_unknown_and_not_repeated() {
     ] {
         let mut bench = bench(move |_, r| r.is("POST", RESET).then(|| reply.clone())).await;
         bench.bmc.identify().await.unwrap();
-        let answer = bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap();
+        let answer = bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap();
         assert!(matches!(answer, CommandAnswer::Unknown { .. }), "{answer:?}");
         assert_eq!(bench.server.count("POST", RESET), 1);
     }
@@ -85,7 +85,7 @@ async fn the_socket_dies_with_the_deadline() {
     let mut bench = bench(|_, r| r.is("POST", RESET).then(|| Reply::raw("").then(Then::Hang))).await;
     bench.bmc.identify().await.unwrap();
     let begun = Instant::now();
-    let answer = bench.bmc.force_off(MEMBER, Span::from_ms(300)).await.unwrap();
+    let answer = bench.bmc.force_off(MEMBER, &|| true, Span::from_ms(300)).await.unwrap();
     assert_eq!(answer, CommandAnswer::Unknown { why: "no answer within 300ms".to_owned() });
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(bench.server.ending().await, "ConnectionReset");
@@ -106,9 +106,9 @@ async fn a_deadline_that_passes_before_anything_was_sent_is_an_error() {
     bench.bmc.identify().await.unwrap();
     bench.machine.state().power = "hang".to_owned();
     bench.machine.state().sessions.clear();
-    let error = bench.bmc.force_off(MEMBER, Span::from_ms(500)).await.unwrap_err();
+    let error = bench.bmc.force_off(MEMBER, &|| true, Span::from_ms(500)).await.unwrap_err();
     assert_eq!(error.to_string(), "prepare the command (nothing was sent): no answer within 500ms");
-    let error = bench.bmc.force_off(MEMBER, Span::ZERO).await;
+    let error = bench.bmc.force_off(MEMBER, &|| true, Span::ZERO).await;
     assert!(matches!(error, Err(BmcError::Timeout { .. })), "{error:?}");
     assert_eq!(bench.server.count("POST", RESET), 1, "the one that met 401");
 }
@@ -116,14 +116,17 @@ async fn a_deadline_that_passes_before_anything_was_sent_is_an_error() {
 #[tokio::test]
 async fn a_member_that_was_not_read_gets_no_command() {
     let mut bench = bench(|_, _| None).await;
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap_err().class(), "not-read");
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap_err().class(), "not-read");
     bench.bmc.identify().await.unwrap();
-    assert_eq!(bench.bmc.force_off("/redfish/v1/Systems/2", DEADLINE).await.unwrap_err().class(), "not-read");
+    assert_eq!(
+        bench.bmc.force_off("/redfish/v1/Systems/2", &|| true, DEADLINE).await.unwrap_err().class(),
+        "not-read"
+    );
     bench.bmc.fresh_session().await.unwrap();
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap_err().class(), "not-read");
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap_err().class(), "not-read");
     assert_eq!(bench.server.count("POST", RESET), 0);
     bench.bmc.power_state(MEMBER).await.unwrap();
-    assert!(bench.bmc.force_off(MEMBER, DEADLINE).await.is_ok());
+    assert!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.is_ok());
 }
 
 #[tokio::test]
@@ -131,7 +134,7 @@ async fn an_expired_session_is_renewed_once_and_the_machine_looked_at_again() {
     let mut bench = bench(|_, _| None).await;
     bench.bmc.identify().await.unwrap();
     bench.machine.state().sessions.clear();
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     let tail: Vec<String> =
         bench.server.requests().iter().rev().take(4).map(|r| format!("{} {}", r.method, r.path)).collect();
     assert_eq!(tail[..2], [format!("POST {RESET}"), format!("GET {MEMBER}")], "{tail:?}");
@@ -140,10 +143,10 @@ async fn an_expired_session_is_renewed_once_and_the_machine_looked_at_again() {
     // The address now leads to another machine.
     bench.machine.state().sessions.clear();
     bench.machine.state().uuid = "ffffffff-4455-6677-8899-aabbccddeeff".to_owned();
-    let error = bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap_err();
+    let error = bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap_err();
     assert_eq!(error.class(), "changed", "{error}");
     assert_eq!(bench.server.count("POST", RESET), 3, "again only the one that met 401");
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap_err().class(), "not-read");
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap_err().class(), "not-read");
 }
 
 #[tokio::test]
@@ -151,7 +154,10 @@ async fn a_command_that_meets_401_twice_ends_there() {
     let mut bench = bench(|_, r| r.is("POST", RESET).then(|| Reply::status(401))).await;
     bench.bmc.identify().await.unwrap();
     for _ in 0..2 {
-        assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap_err().class(), "auth-rejected");
+        assert_eq!(
+            bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap_err().class(),
+            "auth-rejected"
+        );
     }
     assert_eq!((bench.server.count("POST", RESET), bench.machine.state().logins), (2, 2));
 }
@@ -165,7 +171,7 @@ async fn over_basic_a_command_on_a_new_connection_looks_at_the_machine_first() {
     .await;
     bench.bmc.identify().await.unwrap();
     let reads = bench.server.count("GET", MEMBER);
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     assert_eq!(bench.server.count("GET", MEMBER), reads + 1);
     assert_eq!(bench.server.count("POST", RESET), 1);
 }
@@ -203,7 +209,7 @@ async fn the_target_is_the_advertised_one_and_lies_below_the_member() {
         })
         .await;
         bench.bmc.identify().await.unwrap();
-        let outcome = bench.bmc.force_off(MEMBER, DEADLINE).await;
+        let outcome = bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await;
         assert_eq!(outcome.as_ref().err().map(BmcError::class), class, "{target}: {outcome:?}");
         let posts =
             bench.server.requests().iter().filter(|r| r.method == "POST" && r.path != SESSIONS).count();
@@ -233,7 +239,7 @@ async fn a_command_follows_redirects_that_keep_it_and_stay_with_the_member() {
         })
         .await;
         bench.bmc.identify().await.unwrap();
-        let answer = bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap();
+        let answer = bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap();
         assert_eq!(answer == CommandAnswer::Accepted, ok, "{status} {location}: {answer:?}");
         assert!(ok || matches!(answer, CommandAnswer::Unknown { .. }), "{answer:?}");
         for request in bench.server.requests().iter().filter(|r| r.method == "POST" && r.path != SESSIONS) {
@@ -253,10 +259,10 @@ async fn a_dropped_command_is_reset_and_the_next_call_is_well() {
     })
     .await;
     bench.bmc.identify().await.unwrap();
-    let call = bench.bmc.force_off(MEMBER, DEADLINE);
+    let call = bench.bmc.force_off(MEMBER, &|| true, DEADLINE);
     assert!(tokio::time::timeout(Duration::from_millis(300), call).await.is_err());
     assert_eq!(bench.server.ending().await, "ConnectionReset");
-    assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+    assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
 }
 
 #[tokio::test]
@@ -280,6 +286,6 @@ async fn reset_types_are_found_inline_in_action_info_or_nowhere() {
         })
         .await;
         assert_eq!(bench.bmc.reset_types(MEMBER).await.unwrap(), types);
-        assert_eq!(bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
+        assert_eq!(bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap(), CommandAnswer::Accepted);
     }
 }

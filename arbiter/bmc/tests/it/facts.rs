@@ -24,7 +24,7 @@ async fn a_plain_bmc_is_identified_read_switched_off_and_left_without_a_trace() 
     assert_eq!(bmc.login(), Some(Login::Session(format!("{SESSIONS}/1"))));
     let reading = bmc.power_state(MEMBER).await.unwrap();
     assert_eq!((reading.power, reading.uuid.as_deref()), (Power::On, Some(UUID)));
-    bmc.force_off(MEMBER, DEADLINE).await.unwrap();
+    bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap();
     assert_eq!(bmc.power_state(MEMBER).await.unwrap().power, Power::Off);
     bmc.close().await.unwrap();
     assert_eq!(bmc.login(), None);

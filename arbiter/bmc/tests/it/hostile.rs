@@ -49,7 +49,7 @@ fn rubbish_at_any_step_ends_in_an_error_or_a_fact() {
         runtime.block_on(async {
             let _ = bmc.identify().await;
             let _ = bmc.power_state(MEMBER).await;
-            let _ = bmc.force_off(MEMBER, Span::from_secs(2)).await;
+            let _ = bmc.force_off(MEMBER, &|| true, Span::from_secs(2)).await;
             *given.lock().unwrap() = ("", Reply::raw(""));
             let _ = bmc.close().await;
             Ok(())

@@ -8,6 +8,7 @@ mod facts;
 mod hostile;
 mod identity;
 mod machine;
+mod permission;
 mod secrets;
 mod server;
 mod sessions;

@@ -63,7 +63,7 @@ async fn errors_answers_and_debug_hold_no_secret_whatever_the_bmc_repeats() {
                 Ok(reading) => clean(&what, &format!("{reading:?}")),
                 Err(error) => clean_error(&what, &error),
             }
-            match bench.bmc.force_off(MEMBER, DEADLINE).await {
+            match bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await {
                 Ok(CommandAnswer::Accepted) => {}
                 Ok(answer) => clean(&what, &format!("{answer:?}")),
                 Err(error) => clean_error(&what, &error),

@@ -148,10 +148,10 @@ async fn a_new_connection_with_another_key_is_another_bmc_and_gets_no_token() {
     bmc.identify().await.unwrap();
     let before = bench.server.requests().len();
     bench.server.become_another(&other);
-    let error = bmc.force_off(crate::machine::MEMBER, crate::machine::DEADLINE).await.unwrap_err();
+    let error = bmc.force_off(crate::machine::MEMBER, &|| true, crate::machine::DEADLINE).await.unwrap_err();
     assert_eq!(error.class(), "tls-key-changed", "{error}");
     assert_eq!(bench.server.requests().len(), before);
-    let again = bmc.force_off(crate::machine::MEMBER, crate::machine::DEADLINE).await.unwrap_err();
+    let again = bmc.force_off(crate::machine::MEMBER, &|| true, crate::machine::DEADLINE).await.unwrap_err();
     assert_eq!(again.class(), "not-read", "it has to be identified first: {again}");
     assert_eq!(bench.server.count("POST", crate::machine::RESET), 0);
     let facts = bmc.identify().await.unwrap();

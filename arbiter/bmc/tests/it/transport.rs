@@ -172,7 +172,7 @@ async fn a_connection_that_idled_to_its_death_is_replaced_without_a_second_comma
         assert_eq!(bench.bmc.power_state(MEMBER).await.unwrap().power, Power::On);
     }
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let answer = bench.bmc.force_off(MEMBER, DEADLINE).await.unwrap();
+    let answer = bench.bmc.force_off(MEMBER, &|| true, DEADLINE).await.unwrap();
     assert_eq!(answer, CommandAnswer::Accepted);
     assert_eq!(bench.server.count("POST", RESET), 1);
     assert_eq!(bench.machine.state().logins, 1, "the session outlives its connections");

@@ -51,6 +51,10 @@ impl Fence {
         match &self.attempt {
             None => true,
             Some(sending) if !sending.sent && now + SEND_ROOM <= sending.committed + COMMAND_DEADLINE => true,
+            // Looks were too slow for its time. Nothing of it is with the BMC, so the next one need not keep away from it.
+            Some(sending) if !sending.sent && sending.failed.is_none() => {
+                now >= sending.committed + COMMAND_DEADLINE
+            }
             // Never repeated blindly: the state is read again before, and Off is waited for, not hit.
             Some(sending) => {
                 now >= sending.committed + watch::backoff(self.tries)

@@ -36,9 +36,14 @@ impl Fence {
             },
             (FenceEvent::Committed(outcome), Asked::Commit(what)) => self.committed(now, what, outcome),
             (FenceEvent::Answered(answer), Asked::Send) => self.answered(now, answer),
-            (FenceEvent::NotSent, Asked::Send) => {
-                self.disturbed(now, "the power command could not be sent".to_owned());
+            (FenceEvent::NotSent { why }, Asked::Send) => {
+                if let Some(sending) = &mut self.attempt {
+                    sending.failed = Some(why.clone());
+                }
+                self.disturbed(now, format!("the power command could not be sent: {why}"));
             }
+            // Nobody can blame the BMC: its readings and its session stay good, only the look is made again.
+            (FenceEvent::TooLate, Asked::Send) => self.look = None,
             (FenceEvent::Woke, Asked::Wait) => {}
             (
                 FenceEvent::Start
@@ -49,7 +54,8 @@ impl Fence {
                 | FenceEvent::Opened(_)
                 | FenceEvent::Committed(_)
                 | FenceEvent::Answered(_)
-                | FenceEvent::NotSent
+                | FenceEvent::NotSent { .. }
+                | FenceEvent::TooLate
                 | FenceEvent::Woke,
                 _,
             ) => return false,
@@ -282,6 +288,7 @@ impl Fence {
             number: self.order.last_attempt.saturating_add(self.tries),
             committed: now,
             sent: false,
+            failed: None,
             answer: None,
             logged: false,
         });

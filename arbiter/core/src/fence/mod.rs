@@ -164,6 +164,8 @@ struct Sending {
     committed: Mono,
     /// Whether the command went out, or may have.
     sent: bool,
+    /// Why a call to send it failed before anything was sent, if one did.
+    failed: Option<String>,
     answer: Option<CommandAnswer>,
     /// Whether the answer is in the log, or need not be.
     logged: bool,
@@ -275,6 +277,9 @@ impl Fence {
     pub fn waiting_for(&self) -> String {
         if let Some(why) = &self.trouble.why {
             return why.clone();
+        }
+        if let Some(Sending { sent: false, failed: Some(why), .. }) = &self.attempt {
+            return format!("the power command could not be sent: {why}");
         }
         if self.paused {
             return "power commands are paused; the power state is only read".to_owned();

@@ -76,8 +76,8 @@ pub enum Step {
     NewSession,
     /// Propose this: [`FenceEvent::Committed`].
     Commit(Box<Command>),
-    /// Send ForceOff to the pinned member over the first session: [`FenceEvent::Answered`], or
-    /// [`FenceEvent::NotSent`] where certainly nothing was sent.
+    /// Send ForceOff to the pinned member over the first session: [`FenceEvent::Answered`]; where certainly nothing was
+    /// sent [`FenceEvent::TooLate`], if only `send_before` stood in the way, else [`FenceEvent::NotSent`].
     SendForceOff {
         /// The committed attempt.
         number: u32,
@@ -142,8 +142,14 @@ pub enum FenceEvent {
     Committed(Result<Outcome, String>),
     /// How the BMC answered the power command.
     Answered(CommandAnswer),
-    /// Certainly nothing was sent: no connection, or `send_before` was over.
-    NotSent,
+    /// Certainly nothing was sent, since the call failed before: no connection, another machine, no reset target.
+    NotSent {
+        /// What happened, without secrets.
+        why: String,
+    },
+    /// Certainly nothing was sent, and nothing is wrong with the BMC or its session: `send_before` was over by the time
+    /// that the command could have left.
+    TooLate,
     /// The wait is over, or a note was taken.
     Woke,
 }

@@ -114,8 +114,10 @@ impl World {
     }
 
     fn send(&mut self, fence: &mut Fence, number: u32, send_before: Mono) -> FenceEvent {
+        let late = self.late_ms.pop_front().unwrap_or_default();
+        self.pass(fence, late);
         if Mono::from_ms(self.now) > send_before {
-            return FenceEvent::NotSent;
+            return FenceEvent::TooLate;
         }
         let answer = self.bmc.force_off(self.now);
         if answer.is_some() {
@@ -123,6 +125,7 @@ impl World {
         }
         self.pass(fence, self.bmc.latency_ms);
         self.requested(fence);
-        answer.map_or(FenceEvent::NotSent, FenceEvent::Answered)
+        let not_sent = || FenceEvent::NotSent { why: "no route".to_owned() };
+        answer.map_or_else(not_sent, FenceEvent::Answered)
     }
 }

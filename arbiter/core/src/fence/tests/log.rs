@@ -6,7 +6,7 @@ use coroner_shared::time::Mono;
 use super::bmc::Says;
 use super::rules::{nothing_sent, proven_between};
 use super::world::{Fate, World, refused};
-use crate::command::Outcome;
+use crate::command::{Command, Outcome};
 use crate::fence::{Ended, Fence, FenceEvent, Look, Step};
 use crate::phase::EvidenceClass::HostSilentBmcOn;
 
@@ -55,6 +55,49 @@ fn what_certainly_was_not_sent_is_sent_under_the_same_attempt_or_a_later_one() {
     assert!(tried > attempts.len(), "{tried} {attempts:?}");
     assert!((30_000..33_000).contains(&(attempts[1] - attempts[0])), "{attempts:?}");
     nothing_sent(&world);
+}
+
+#[test]
+fn a_command_that_came_too_late_costs_a_look_and_nothing_else() {
+    // A connection made anew takes longer than a look may be old: looked at again, sent under the same attempt.
+    let world = World::new(HostSilentBmcOn).with(|w| w.late_ms = [501, 501].into()).run();
+    let calm: Vec<_> = world.steps.iter().copied().filter(|step| *step != "wait").collect();
+    let first = calm.iter().position(|step| *step == "ForceOff").unwrap();
+    assert_eq!(
+        calm[first..first + 6],
+        ["ForceOff", "look", "ForceOff", "look", "ForceOff", "Answer"],
+        "{calm:?}"
+    );
+    assert_eq!(world.sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1]);
+    proven_between(&world, 5000, 6500);
+    // Just in time.
+    let world = World::new(HostSilentBmcOn).with(|w| w.late_ms = [380].into()).run();
+    assert_eq!(world.steps.iter().filter(|step| **step == "ForceOff").count(), 1);
+    // The attempt's whole time goes by so: the next attempt comes with the end of its deadline, and the BMC is as
+    // steady as it was.
+    let world = World::new(HostSilentBmcOn).with(|w| w.late_ms = [600; 9].into()).run();
+    assert_eq!(world.sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2]);
+    let attempts = world.at("Attempt");
+    assert!((10_000..12_000).contains(&(attempts[1] - attempts[0])), "{attempts:?}");
+    proven_between(&world, 15_000, 17_500);
+    // What failed is another matter: the BMC did not answer, and may have restarted.
+    let world = World::new(HostSilentBmcOn)
+        .with(|w| {
+            w.bmc.says = Says::NotSent;
+            w.fates = vec![(150, Fate::Says(Says::Accepted))];
+        })
+        .run();
+    assert!(world.proven_at().unwrap() >= 30_000);
+}
+
+#[test]
+fn people_are_told_why_a_command_could_not_be_sent() {
+    let mut world = World::new(HostSilentBmcOn).with(|w| w.bmc.says = Says::NotSent);
+    world.until_ms = 200_000;
+    let world = world.run();
+    let stalled = world.proposed("Stalled");
+    let Command::Stalled { why, .. } = stalled[0] else { panic!() };
+    assert_eq!(why, "the power command could not be sent: no route");
 }
 
 #[test]

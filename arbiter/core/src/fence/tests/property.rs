@@ -223,6 +223,7 @@ struct Reply {
     outcome: Result<Outcome, String>,
     answer: CommandAnswer,
     not_sent: bool,
+    too_late: bool,
     wanted: bool,
     paused: bool,
     /// How old a look is.
@@ -240,7 +241,8 @@ prop_compose! {
         continuity in any_continuity(),
         login in any_login(),
         fails in prop::bool::weighted(0.03),
-        not_sent in prop::bool::weighted(0.2),
+        not_sent in prop::bool::weighted(0.1),
+        too_late in prop::bool::weighted(0.15),
         misfit in prop::bool::weighted(0.01),
         outcome in any_outcome(),
         answer in select(vec![
@@ -255,7 +257,7 @@ prop_compose! {
         note in proptest::option::weighted(0.03, 0_u8..6),
     ) -> Reply {
         Reply {
-            power, uuid, continuity, login, fails, outcome, answer, not_sent, wanted, paused, look_age, life, passes,
+            power, uuid, continuity, login, fails, outcome, answer, not_sent, too_late, wanted, paused, look_age, life, passes,
             misfit, note,
         }
     }
@@ -345,7 +347,8 @@ fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEven
             }
             FenceEvent::Committed(reply.outcome.clone())
         }
-        Step::SendForceOff { .. } if reply.not_sent => FenceEvent::NotSent,
+        Step::SendForceOff { .. } if reply.not_sent => FenceEvent::NotSent { why: "no route".to_owned() },
+        Step::SendForceOff { .. } if reply.too_late => FenceEvent::TooLate,
         Step::SendForceOff { number, .. } => {
             book.sent.push(*number);
             book.offs = 0;
@@ -438,7 +441,7 @@ proptest! {
             }
             if reply.misfit && !matches!(step, Step::Ended(_)) {
                 let misfit = match &step {
-                    Step::Wait { .. } => FenceEvent::NotSent,
+                    Step::Wait { .. } => FenceEvent::TooLate,
                     Step::SendForceOff { .. } => FenceEvent::Deleted,
                     Step::LastLook | Step::NewSession => FenceEvent::Answered(reply.answer.clone()),
                     Step::Commit(_) | Step::Identify(_) => FenceEvent::Opened(Ok(())),

@@ -6,7 +6,7 @@
 //!                                                time    fates: what happens by itself
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use coroner_shared::bmc::{CommandAnswer, Login};
 use coroner_shared::id::{BootId, Incarnation, IncidentId, NodeName, NodeUid};
@@ -60,6 +60,8 @@ pub(super) struct World {
     pub notes: bool,
     pub look_ms: u64,
     pub commit_ms: u64,
+    /// How long each sending takes before its first byte could leave, in turn: a connection made anew, a busy process.
+    pub late_ms: VecDeque<u64>,
     /// Outcomes of commands by name; all others are Done.
     pub outcomes: BTreeMap<&'static str, Outcome>,
     pub until_ms: u64,
@@ -154,6 +156,7 @@ impl World {
             notes: true,
             look_ms: 2,
             commit_ms: 5,
+            late_ms: VecDeque::new(),
             outcomes: BTreeMap::new(),
             until_ms: 10 * 60_000,
             now: BEGIN,
