@@ -287,7 +287,8 @@ pub struct OffReadings {
     pub transform: Transform,
     /// UUID of the member as the BMC gave it before the command (before the readings, where none was sent).
     pub identity_before: String,
-    /// UUID of the member as the BMC gave it after the last reading.
+    /// UUID of the member as the BMC gave it in the last reading itself, over the new session in which identity had
+    /// matched; where that body has none, as it was read after it.
     pub identity_after: String,
     /// Whether the last reading came over a new session.
     pub last_over_new_session: bool,

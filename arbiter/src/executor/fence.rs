@@ -104,13 +104,8 @@ impl Performing<'_> {
                 if let Some(mut old) = self.second.take() {
                     let _ = old.close().await;
                 }
-                match self.tools.bmcs.open(&node).await {
-                    Ok(driver) => {
-                        self.second = Some(driver);
-                        FenceEvent::Opened(Ok(()))
-                    }
-                    Err(why) => FenceEvent::Opened(Err(why)),
-                }
+                let opened = open_session(self.tools, &node).await;
+                FenceEvent::Opened(opened.map(|driver| self.second = Some(driver)))
             }
             Step::Commit(command) => {
                 tracing::debug!(%node, ?command, "proposing");
@@ -269,6 +264,15 @@ impl Performing<'_> {
             // Best effort: a session left behind dies by its own time-out.
             let _ = driver.close().await;
         }
+    }
+}
+
+/// A driver of its own, connected and logged in, so that its first question is answered at once.
+pub(super) async fn open_session(tools: &Tools, node: &NodeName) -> Result<Box<dyn Bmc>, String> {
+    let mut driver = tools.bmcs.open(node).await?;
+    match driver.fresh_session().await {
+        Ok(_) => Ok(driver),
+        Err(error) => Err(error.full()),
     }
 }
 

@@ -18,7 +18,7 @@ use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
 use coroner_shared::time::{Mono, Span};
 
 use super::Tools;
-use super::fence::look;
+use super::fence::{look, open_session};
 use crate::bmc_pool::{fleet, node_side};
 use crate::clock;
 use crate::k8s::release::{Subject, WriteError};
@@ -368,13 +368,10 @@ async fn read_again(
                 let login = driver.login().unwrap_or(Login::Basic);
                 FenceEvent::Power(reading.map(|reading| (reading, login)))
             }
-            Step::NewSession => match tools.bmcs.open(&life.node).await {
-                Ok(driver) => {
-                    second = Some(driver);
-                    FenceEvent::Opened(Ok(()))
-                }
-                Err(why) => FenceEvent::Opened(Err(why)),
-            },
+            Step::NewSession => {
+                let opened = open_session(tools, &life.node).await;
+                FenceEvent::Opened(opened.map(|driver| second = Some(driver)))
+            }
             Step::Wait { until } => {
                 tokio::time::sleep(until.since(clock::now()).into()).await;
                 FenceEvent::Woke

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, unreachable_pub, reason = "tests")]
 
 mod commands;
+mod cost;
 mod facts;
 mod hostile;
 mod identity;

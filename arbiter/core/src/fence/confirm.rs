@@ -1,10 +1,13 @@
-//! The way from readings to a proof: three Offs, the last over a new session, identity once more, one more look.
+//! The way from readings to a proof: three Offs, the last over a new session in which identity matched, one more look.
 //!
 //! ```text
-//!   Off ... Off -> new session -> Off -> identify -> (old session: Off, no restart) -> last look -> Proven
-//!    ^                |            |        |                       |                       |
-//!    +--- anything but Off, an error, a restart, a sign of life: the run begins anew <-------+
+//!   Off ... Off -> new session -> identify -> Off of the same body's UUID -> (old session: Off, no restart) -> look -> Proven
+//!    ^                |             |          |       |no UUID, another session: identify ^        |           |
+//!    +--- anything but Off, an error, a restart, a sign of life: the run begins anew <-----+--------+-----------+
 //! ```
+//!
+//! The log-in and everything of identity but the UUID in the last body are read while the span runs: a BMC that takes
+//! half a second for each answer would else pay for seven of them at the end.
 
 use coroner_shared::bmc::{CommandAnswer, Continuity};
 use coroner_shared::time::{Mono, Span};
@@ -25,9 +28,11 @@ const CALM_POLL: Span = Span::from_secs(2);
 const OFF_POLL: Span = Span::from_ms(1300);
 /// Readings kept of one proof; beyond that every second one is forgotten, but never the first.
 const KEPT_MAX: usize = 16;
-/// The second session is opened so long before it is needed, and by two answers' time more: nothing is read meanwhile
-/// (some BMCs end the first session when a second one begins), so it is not long.
+/// The second session is opened so long before its reading is due, and by the time more that its requests take: nothing
+/// is read over the first meanwhile (some BMCs end the first session when a second one begins), so it is not long.
 const OPEN_AHEAD: Span = Span::from_ms(500);
+/// Answers' times that a connection with TLS and a log-in take: two round trips, the service root, the session.
+const OPEN_ANSWERS: u64 = 4;
 /// Whether the fence is still wanted is looked at this often while it only reads.
 const LOOK_EVERY: Span = Span::from_secs(5);
 
@@ -42,7 +47,8 @@ impl Fence {
                 None => self.read_or_wait(now, self.next_poll()),
                 Some(offs) => self.next_off(now, offs, offs.first + span),
             },
-            Ending::Open => match &self.offs {
+            Ending::Open { matched: None } => Step::Identify(Over::New),
+            Ending::Open { matched: Some(_) } => match &self.offs {
                 Some(offs) if now < offs.first + span => self.wait(now, offs.first + span),
                 Some(_) => Step::ReadPower(Over::New),
                 None => {
@@ -71,7 +77,7 @@ impl Fence {
     fn next_off(&self, now: Mono, offs: &Offs, end: Mono) -> Step {
         let enough = offs.readings.len() >= 2;
         let took = offs.readings.last().map_or(Span::ZERO, |(_, reading)| reading.took);
-        let ahead = OPEN_AHEAD + took.times(2);
+        let ahead = OPEN_AHEAD + took.times(OPEN_ANSWERS) + self.identify_took;
         if enough && now + ahead >= end {
             return Step::NewSession;
         }

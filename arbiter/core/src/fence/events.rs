@@ -31,7 +31,7 @@ impl Fence {
             (FenceEvent::Deleted, Asked::Delete) => self.predecessor = None,
             (FenceEvent::Power(read), Asked::Read(over)) => self.power_read(now, over, read),
             (FenceEvent::Opened(opened), Asked::Open) => match opened {
-                Ok(()) => self.ending = Ending::Open,
+                Ok(()) => self.ending = Ending::Open { matched: None },
                 Err(why) => self.disturbed(now, why),
             },
             (FenceEvent::Committed(outcome), Asked::Commit(what)) => self.committed(now, what, outcome),
@@ -108,13 +108,15 @@ impl Fence {
         };
         match identity::check(&self.order.pin, &node, &facts, &self.order.fleet) {
             IdentityVerdict::Match { given, .. } => match over {
-                Over::First => self.known(Known { given, login, at: now }),
+                Over::First => {
+                    self.identify_took = now.since(self.asked_at);
+                    self.known(Known { given, login, at: now });
+                }
                 Over::New => {
                     self.ending = match std::mem::take(&mut self.ending) {
+                        Ending::Open { .. } => Ending::Open { matched: Some(login) },
                         Ending::Read(last) => Ending::Identified { last, given },
-                        Ending::NotYet | Ending::Open | Ending::Identified { .. } | Ending::Closed { .. } => {
-                            Ending::NotYet
-                        }
+                        Ending::NotYet | Ending::Identified { .. } | Ending::Closed { .. } => Ending::NotYet,
                     };
                 }
             },
@@ -177,7 +179,9 @@ impl Fence {
             }
             Ending::NotYet => self.count_off(now, asked, reading),
             // No first reading is asked for in between; if one comes, the end begins anew.
-            Ending::Open | Ending::Read(_) | Ending::Closed { .. } => self.count_off(now, asked, reading),
+            Ending::Open { .. } | Ending::Read(_) | Ending::Closed { .. } => {
+                self.count_off(now, asked, reading);
+            }
         }
     }
 
@@ -220,7 +224,22 @@ impl Fence {
             self.newest = Some(Newest { asked: now.back(reading.took), answered: now, power: reading.power });
             return self.not_off();
         }
-        self.ending = Ending::Read(Box::new(LastOff { asked: now.back(reading.took), reading }));
+        // Off and UUID stand in one body, read in the session in which everything else of identity matched. Where that
+        // cannot be said, identity is read once more.
+        let in_session = match &self.ending {
+            Ending::Open { matched: Some(matched) } => matched == login && *login != Login::Basic,
+            Ending::Open { matched: None }
+            | Ending::NotYet
+            | Ending::Read(_)
+            | Ending::Identified { .. }
+            | Ending::Closed { .. } => false,
+        };
+        let given = reading.uuid.clone().filter(|_| in_session);
+        let last = Box::new(LastOff { asked: now.back(reading.took), reading });
+        self.ending = match given {
+            Some(given) => Ending::Identified { last, given },
+            None => Ending::Read(last),
+        };
     }
 
     fn committed(&mut self, now: Mono, what: Proposed, outcome: Result<Outcome, String>) {

@@ -10,7 +10,7 @@
 //!                                      |                  paused: read only|                                  v
 //!                 back off, re-identify+<---- error, refusal, On ----- poll until 3 x Off <----------- answer, logged
 //!                                                                          |
-//!                                       Proven <- last look <- (old session) <- identify again <- over a new session
+//!                                       Proven <- last look <- (old session) <- Off <- identify over a new session
 //! ```
 //!
 //! What holds whatever the events (the property tests feed it nonsense):
@@ -51,6 +51,9 @@ pub const LATE_COMMAND: Span = Span::from_mins(10);
 pub struct Fence {
     order: FenceOrder,
     asked: Asked,
+    asked_at: Mono,
+    /// How long identity took over the first session: as long as it will over the second.
+    identify_took: Span,
     /// Which command the last [`Step::Commit`] proposed.
     proposing: Proposed,
     started: Mono,
@@ -140,11 +143,11 @@ enum Ending {
     /// Reading over the first session.
     #[default]
     NotYet,
-    /// The second session is open.
-    Open,
-    /// The last reading came over it.
+    /// The second session is open; and identity matched in it, under this log-in.
+    Open { matched: Option<Login> },
+    /// The last reading came over it, and does not show by itself whose it is.
     Read(Box<LastOff>),
-    /// And the identity.
+    /// The last reading, and whose it is.
     Identified { last: Box<LastOff>, given: String },
     /// And the first session showed once more that nothing restarted, where that was needed.
     Closed { last: Box<LastOff>, given: String, closing: Option<Box<PowerReading>>, at: Mono },
@@ -207,6 +210,8 @@ impl Fence {
         };
         Self {
             asked: Asked::Start,
+            asked_at: Mono::default(),
+            identify_took: Span::ZERO,
             proposing: Proposed::Intent,
             started: Mono::default(),
             intent_open: order.intent_open || order.again,
@@ -239,6 +244,7 @@ impl Fence {
             self.trouble.ended.get_or_insert(Ended::Closed { why });
         }
         let step = self.proceed(now);
+        self.asked_at = now;
         self.asked = match &step {
             Step::LastLook => Asked::Look,
             Step::Identify(over) => Asked::Identify(*over),

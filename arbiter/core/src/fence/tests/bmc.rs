@@ -89,6 +89,10 @@ pub(super) struct Bmc {
     pub fail_reads: bool,
     /// Members beside the first.
     pub more_members: Vec<MemberFacts>,
+    /// Its bodies have no UUID while the power state is read (some drop it while the machine is off).
+    pub readings_without_uuid: bool,
+    /// The driver logs in anew between identity and reading over the second session: its token was refused.
+    pub second_session_moves: bool,
     /// Replaces the UUID in what it says.
     pub uuid_says: Option<Option<String>>,
     pub requests: u32,
@@ -140,6 +144,8 @@ impl Bmc {
             lies_off_until: 0,
             fail_reads: false,
             more_members: Vec::new(),
+            readings_without_uuid: false,
+            second_session_moves: false,
             uuid_says: None,
             requests: 0,
             deleted: Vec::new(),
@@ -248,10 +254,14 @@ impl Bmc {
         if self.fail_reads {
             return Err("HTTP 500".to_owned());
         }
+        if over == Over::New && std::mem::take(&mut self.second_session_moves) {
+            self.second = Some(self.log_in());
+        }
         let session = self.slot(over).filter(|s| self.alive.contains(s)).ok_or("HTTP 401")?;
         let continuity = self.continuity(session);
         let took = Span::from_ms(self.latency_ms);
-        let reading = PowerReading { power: self.power(now), uuid: self.uuid(), took, continuity };
+        let uuid = self.uuid().filter(|_| !self.readings_without_uuid);
+        let reading = PowerReading { power: self.power(now), uuid, took, continuity };
         Ok((reading, self.login(session)))
     }
 

@@ -8,6 +8,12 @@ use crate::command::{Command, Outcome};
 use crate::fence::{Fence, FenceEvent, Identified, Look, Over, Step};
 use crate::identity::is_pinned;
 
+/// Requests of the driver where everything is warm: the list of Systems, the member, its Manager; and each further
+/// member.
+const IDENTIFYING: u64 = 3;
+/// TCP and TLS (two round trips), the service root, the log-in.
+const OPENING: u64 = 4;
+
 fn step_name(step: &Step) -> &'static str {
     match step {
         Step::LastLook => "look",
@@ -48,7 +54,7 @@ impl World {
                 FenceEvent::Power(read)
             }
             Step::NewSession => {
-                self.pass(fence, latency);
+                self.pass(fence, latency * OPENING);
                 let opened = self.bmc.open_new(self.now);
                 self.requested(fence);
                 FenceEvent::Opened(opened)
@@ -81,7 +87,8 @@ impl World {
     }
 
     fn identify(&mut self, fence: &mut Fence, over: Over) -> FenceEvent {
-        self.pass(fence, self.bmc.latency_ms);
+        let further = self.bmc.more_members.len() as u64;
+        self.pass(fence, self.bmc.latency_ms * (IDENTIFYING + further));
         let read = self.bmc.identify(self.now, over);
         if over == Over::First {
             let matches = |facts: &IdentityFacts| {

@@ -185,14 +185,14 @@ fn errors_are_never_off_and_never_repeat_a_command() {
 #[test]
 fn off_while_the_node_is_heard_is_a_contradiction() {
     // bmc D32, page 3: the mapping is wrong, or the BMC lies.
-    for at in (800..4700).step_by(100) {
+    for at in (1000..4700).step_by(100) {
         let world = World::new(HostSilentBmcOn).with(|w| w.fates = vec![(at, Fate::Heard)]).run();
         let Command::Stalled { why, disable_binding, .. } = world.proposed("Stalled")[0] else { panic!() };
         assert!(why.contains("heard") && *disable_binding, "{at}: {why}");
         // Silent since, and Off since: proven once it was read anew, after the back-off.
         assert!(world.proven_at().unwrap() > at + 30_000, "{at}");
     }
-    for at in (800..4700).step_by(100) {
+    for at in (1000..4700).step_by(100) {
         let world = World::new(HostSilentBmcOn).with(|w| w.fates = vec![(at, Fate::LeaseMoves)]).run();
         let Command::Stalled { why, disable_binding, .. } = world.proposed("Stalled")[0] else { panic!() };
         assert!(why.contains("Lease") && !disable_binding, "{at}: {why}");

@@ -71,7 +71,7 @@ fn a_command_that_came_too_late_costs_a_look_and_nothing_else() {
     assert_eq!(world.sent.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1]);
     proven_between(&world, 5000, 6500);
     // Just in time.
-    let world = World::new(HostSilentBmcOn).with(|w| w.late_ms = [380].into()).run();
+    let world = World::new(HostSilentBmcOn).with(|w| w.late_ms = [280].into()).run();
     assert_eq!(world.steps.iter().filter(|step| **step == "ForceOff").count(), 1);
     // The attempt's whole time goes by so: the next attempt comes with the end of its deadline, and the BMC is as
     // steady as it was.
@@ -84,7 +84,7 @@ fn a_command_that_came_too_late_costs_a_look_and_nothing_else() {
     let world = World::new(HostSilentBmcOn)
         .with(|w| {
             w.bmc.says = Says::NotSent;
-            w.fates = vec![(150, Fate::Says(Says::Accepted))];
+            w.fates = vec![(250, Fate::Says(Says::Accepted))];
         })
         .run();
     assert!(world.proven_at().unwrap() >= 30_000);

@@ -272,6 +272,10 @@ struct Book {
     look: Option<Look>,
     answers: Vec<(u32, CommandAnswer)>,
     heard: Option<Mono>,
+    /// The log-in under which identity matched over the second session.
+    matched_new: Option<Login>,
+    /// Whether the last reading is known to be the pinned machine's: by itself in that session, or by identity since.
+    last_is_ours: bool,
     /// Offs read over the first session since a command was sent.
     offs: usize,
 }
@@ -315,6 +319,10 @@ fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEven
             if *over == Over::First {
                 let good = !reply.fails && reply.uuid.as_deref() == Some(P);
                 book.identified = good.then(|| login.clone());
+            } else {
+                let good = !reply.fails && reply.uuid.as_deref() == Some(P);
+                book.matched_new = good.then(|| login.clone());
+                book.last_is_ours = good;
             }
             let identified = Identified { facts: facts(reply), login };
             FenceEvent::Identity(if reply.fails { Err(failure()) } else { Ok(identified) })
@@ -327,6 +335,10 @@ fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEven
             if reply.fails || other_session || other_machine {
                 book.identified = None;
             }
+            if *over == Over::New {
+                let in_session = book.matched_new.as_ref() == Some(&login) && login != Login::Basic;
+                book.last_is_ours = in_session && reply.uuid.as_deref() == Some(P);
+            }
             book.offs += usize::from(*over == Over::First && reply.power == Power::Off);
             FenceEvent::Power(if reply.fails { Err(failure()) } else { Ok((reading(reply, *over), login)) })
         }
@@ -334,6 +346,7 @@ fn reply_to(step: &Step, reply: &Reply, now: Mono, book: &mut Book) -> FenceEven
             if reply.fails {
                 book.identified = None;
             }
+            (book.matched_new, book.last_is_ours) = (None, false);
             FenceEvent::Opened(if reply.fails { Err(failure()) } else { Ok(()) })
         }
         Step::Commit(command) => {
@@ -378,6 +391,7 @@ fn judge(step: &Step, now: Mono, order: &FenceOrder, book: &Book) {
                 let machine = order.incarnation.machine;
                 let needs = ProofNeeds { pin: &order.pin, machine, cached: order.cached, answer };
                 check_off_readings(readings, &needs).unwrap();
+                assert!(book.last_is_ours, "nobody knows whose the last Off is");
                 let before_the_last = readings.readings.len() - 1;
                 assert!(
                     readings.command.is_none() || before_the_last <= book.offs,
