@@ -66,13 +66,7 @@ impl Shown {
 
     /// Nodes by phase.
     pub fn phases(&self) -> BTreeMap<String, u32> {
-        let state = self.published().state;
-        let mut phases = BTreeMap::new();
-        for node in state.nodes.values() {
-            let phase = if node.member.is_some() { node.phase.name() } else { "Unregistered" };
-            *phases.entry(phase.to_owned()).or_insert(0) += 1;
-        }
-        phases
+        status::phases(&self.published().state)
     }
 
     /// The cluster.
@@ -148,7 +142,7 @@ impl Shown {
                     let rules = coroner_arbiter_core::policy::select::rules_for(state, name);
                     (explain::explain(&view, &verdict, &rules), Some(format!("{verdict:?}")))
                 }
-                None => (vec!["Nothing speaks against this node: it is heard.".to_owned()], None),
+                None => (explain::unsuspected(&summary, published.role == Role::Leader), None),
             },
         };
         Some(Explanation { summary, sentences, verdict })

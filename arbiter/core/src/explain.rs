@@ -12,6 +12,7 @@ mod parts;
 #[cfg(test)]
 mod tests;
 
+use coroner_shared::api::NodeSummary;
 use coroner_shared::time::Span;
 
 use crate::phase::EvidenceClass;
@@ -31,6 +32,23 @@ pub fn explain(view: &View, decided: &Verdict, rules: &Rules) -> Vec<String> {
     said.extend(parts::fleet(view));
     said.extend(parts::goodbye(view, rules));
     said.push(again(view, decided, rules));
+    said
+}
+
+/// Of a node that nobody suspects: whether that is because it is heard, or because it cannot be told. `heard_ago`: the
+/// latest sign of life that any replica holds, which the leader alone knows.
+pub fn unsuspected(summary: &NodeSummary, leads: bool) -> Vec<String> {
+    let node = &summary.node;
+    let mut said: Vec<String> = Vec::new();
+    if let Some(reason) = &summary.reason {
+        said.push(format!("{node} is {}: {reason}. {}", summary.phase, summary.next));
+    }
+    said.extend(summary.advice.clone());
+    said.push(match summary.heard_ago {
+        _ if !leads => "This replica does not lead; who was heard when is known on the leader.".to_owned(),
+        Some(ago) => format!("Nothing speaks against it: the last sign of life of it came {ago} ago."),
+        None => "Nobody has heard it since this leader began.".to_owned(),
+    });
     said
 }
 

@@ -8,7 +8,7 @@ use crate::apply::return_waits_for;
 use crate::permit;
 use crate::phase::{Brake, HeldReason, Phase};
 use crate::policy::LifeTimings;
-use crate::state::{Incident, Node, State};
+use crate::state::{Incident, Member, Node, State};
 use crate::words;
 
 /// A hold that may end by itself pages after this.
@@ -37,6 +37,7 @@ pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mon
         pages.push((Page { reason: reason.to_owned(), text }, from));
     };
     machine_of_another(state, name, node, &mut page);
+    boot_of_nobody(node, &mut page);
     let Some((_, incident)) = state.open_incident(name) else { return pages };
     let timings = incident.terms.as_deref().map_or(LifeTimings::DEFAULT, |terms| terms.timings);
     let since = node.phase_since;
@@ -134,6 +135,16 @@ fn machine_of_another(
     if let Err(why @ HeldReason::MachineChanged { .. }) = permit::fenceable(state, name) {
         let text = format!("{}. {}", words::hold(&why), words::hold_advice(&why));
         page("MachineChanged", text, Mono::default());
+    }
+}
+
+/// A boot of which its agent has said nothing for a minute. Should it die, nobody would notice.
+fn boot_of_nobody(node: &Node, page: &mut impl FnMut(&str, String, Mono)) {
+    let over = node.member.as_ref().is_some_and(Member::boot_is_over);
+    if over && matches!(node.phase, Phase::Alive) {
+        let what = words::boot_unregistered(node.unregistered_boot());
+        let text = format!("{what}: if it dies, nobody notices. {}", words::BOOT_UNREGISTERED_ADVICE);
+        page("BootUnregistered", text, node.phase_since + PATIENCE);
     }
 }
 

@@ -330,6 +330,28 @@ impl Node {
         let machine = *member.machine.as_ref().ok()?;
         Some(Incarnation { node: member.uid.clone(), machine, boot: member.boot })
     }
+
+    /// The boot that its kubelet speaks of and its agent has not registered, where that is a newer one than the
+    /// registered: one that Coroner never heard, and so cannot miss.
+    pub fn unregistered_boot(&self) -> Option<BootId> {
+        let member = self.member.as_ref()?;
+        let boot = self.facts.as_ref().filter(|f| f.uid == member.uid)?.boot?;
+        (boot != member.boot && !member.left_boots.contains(&boot)).then_some(boot)
+    }
+
+    /// Whether the boot that runs there, as far as anybody knows, has registered: only then is it watched.
+    pub fn is_registered(&self) -> bool {
+        let stands = self.member.as_ref().is_some_and(|member| !member.boot_is_over());
+        stands && self.unregistered_boot().is_none()
+    }
+
+    /// The life that a person means who orders the node off: the registered one, or the newer one of its kubelet's word
+    /// where the registered one is over.
+    pub fn life_to_order(&self) -> Option<Incarnation> {
+        let life = self.incarnation()?;
+        let over = self.member.as_ref().is_some_and(Member::boot_is_over);
+        if over { Some(Incarnation { boot: self.unregistered_boot()?, ..life }) } else { Some(life) }
+    }
 }
 
 // === impl Member ===

@@ -3,8 +3,10 @@
 //!
 //! What only a replica knows (who was heard when, what a BMC said last, findings) is left empty for it to fill in.
 
+use std::collections::BTreeMap;
+
 use coroner_shared::api::{IncidentSummary, NodeSummary, PauseSummary};
-use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::id::{BootId, IncidentId, NodeName};
 
 use crate::apply::{booting, end_waits_for, may_power_on, return_waits_for};
 use crate::brake;
@@ -42,7 +44,7 @@ pub fn node(state: &State, name: &NodeName) -> Option<NodeSummary> {
             .as_ref()
             .map(|f| f.uid.clone())
             .or_else(|| node.member.as_ref().map(|m| m.uid.clone())),
-        boot: node.member.as_ref().filter(|m| !m.boot_is_over()).map(|m| m.boot),
+        boot: boot(state, name, node),
         machine: registered
             .then(|| {
                 node.member.as_ref().map(|m| match &m.machine {
@@ -60,6 +62,16 @@ pub fn node(state: &State, name: &NodeName) -> Option<NodeSummary> {
     })
 }
 
+/// The boot that has registered, or the unregistered one that the open incident is about.
+fn boot(state: &State, name: &NodeName, node: &Node) -> Option<BootId> {
+    let registered = node.member.as_ref().filter(|m| !m.boot_is_over()).map(|m| m.boot);
+    let ordered = || {
+        let (_, incident) = state.open_incident(name)?;
+        node.unregistered_boot().filter(|boot| *boot == incident.incarnation.boot)
+    };
+    registered.or_else(ordered)
+}
+
 /// The nodes that are not plainly alive and well, worst first.
 pub fn attention(state: &State) -> Vec<NodeSummary> {
     let mut worst: Vec<(u8, &NodeName)> =
@@ -72,7 +84,7 @@ pub fn attention(state: &State) -> Vec<NodeSummary> {
 fn urgency(state: &State, name: &NodeName, node: &Node) -> Option<u8> {
     let paging = !node.alarms.is_empty() || !pages::standing(state, name, node).is_empty();
     let by_phase = match &node.phase {
-        Phase::Alive if node.member.is_none() => Some(1),
+        Phase::Alive if !node.is_registered() => Some(1),
         Phase::Alive => None,
         Phase::Returning { .. } => Some(2),
         Phase::Released { .. } => Some(3),
@@ -115,6 +127,19 @@ fn class_text(class: &EvidenceClass) -> String {
     }
 }
 
+/// Nodes by phase, without the finer words of [`phase_word`] but `Unregistered`.
+pub fn phases(state: &State) -> BTreeMap<String, u32> {
+    let mut phases = BTreeMap::new();
+    for node in state.nodes.values() {
+        let phase = match &node.phase {
+            Phase::Alive => phase_word(state, node),
+            other => other.name(),
+        };
+        *phases.entry(phase.to_owned()).or_insert(0) += 1;
+    }
+    phases
+}
+
 /// A pause of everything.
 pub fn pause(state: &State) -> Option<PauseSummary> {
     state.pause.as_ref().map(|pause| PauseSummary {
@@ -127,22 +152,16 @@ pub fn pause(state: &State) -> Option<PauseSummary> {
 /// The cluster in one line.
 pub fn verdict_line(state: &State) -> String {
     let all = state.nodes.len();
-    let count = |word: &str| {
-        state.nodes.values().filter(|n| n.member.is_some() && phase_word(state, n) == word).count()
-    };
+    let count = |word: &str| state.nodes.values().filter(|n| phase_word(state, n) == word).count();
     let words =
         ["Held", "Condemned", "Fencing", "ReFencing", "ProvenOff", "Releasing", "Released", "Booting"];
     let mut parts: Vec<String> = words
         .iter()
-        .chain(&["OnButUnknown", "Returning"])
+        .chain(&["OnButUnknown", "Returning", "Unregistered"])
         .map(|word| (*word, count(word)))
         .filter(|(_, n)| *n > 0)
         .map(|(word, n)| format!("{n} {word}"))
         .collect();
-    let unregistered = state.nodes.values().filter(|n| n.member.is_none()).count();
-    if unregistered > 0 {
-        parts.push(format!("{unregistered} Unregistered"));
-    }
     if brake::storm_on(state) {
         parts.push("a storm is on: only machines found off are acted on".to_owned());
     }
@@ -167,7 +186,7 @@ pub fn problems(state: &State) -> Vec<String> {
     for policy in state.policies.values().filter(|p| p.paused) {
         problems.push(format!("FencingPolicy {} is paused.", policy.name));
     }
-    let mut blocked: std::collections::BTreeMap<String, Vec<&str>> = std::collections::BTreeMap::new();
+    let mut blocked: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in state.nodes.keys() {
         let why = permit::observes(state, name).or_else(|| permit::fenceable(state, name).err());
         if let Some(why) = why {
@@ -186,7 +205,7 @@ pub fn problems(state: &State) -> Vec<String> {
 /// The phase as shown: with the finer words that page and commands use.
 pub fn phase_word(state: &State, node: &Node) -> &'static str {
     match &node.phase {
-        Phase::Alive if node.member.is_none() => "Unregistered",
+        Phase::Alive if !node.is_registered() => "Unregistered",
         Phase::Fencing { released: Some(_), .. } => "ReFencing",
         Phase::Released { incident, on_since: Some(since), .. } => {
             if state.now.since(*since) >= booting(state, incident) { "OnButUnknown" } else { "Booting" }
@@ -301,11 +320,12 @@ fn alive(state: &State, name: &NodeName, node: &Node) -> Said {
             advice: Some("Check that the agent runs there and reaches the arbiter.".to_owned()),
         };
     }
-    if node.member.as_ref().is_some_and(crate::state::Member::boot_is_over) {
+    if !node.is_registered() {
         return Said {
-            reason: Some("its kubelet runs in a boot that its agent has not registered".to_owned()),
-            next: "It is not judged until its agent registers.".to_owned(),
-            advice: Some("Check that the agent runs there and reaches the arbiter.".to_owned()),
+            reason: Some(words::boot_unregistered(node.unregistered_boot())),
+            next: "It cannot be missed before it was heard: it is not judged until its agent registers."
+                .to_owned(),
+            advice: Some(words::BOOT_UNREGISTERED_ADVICE.to_owned()),
         };
     }
     let why = permit::observes(state, name).or_else(|| permit::fenceable(state, name).err());

@@ -1,10 +1,22 @@
 //! Reasons as clauses about a node, and what the operator can do: said alike by refusals, pages, status and resources.
 
+use coroner_shared::id::BootId;
+
 use crate::phase::{Brake, HeldReason};
 
 const CONFIRM: &str = "Look at the machine; if it is off, say so with `coroner confirm-off`.";
 const WAIT: &str = "Nothing needs to be done; it is decided as soon as enough is known.";
 const BINDING: &str = "Correct its MachineBinding and see `coroner verify-bmc`.";
+
+/// What the operator can do about a boot that has not registered.
+pub const BOOT_UNREGISTERED_ADVICE: &str = "Check that its agent runs and reaches the arbiter; if the machine is dead, \
+                                            `coroner fence` powers it off, proves it and releases its workloads.";
+
+/// A boot that its kubelet speaks of and its agent has not registered, as a clause; `None`: one that nobody names.
+pub fn boot_unregistered(boot: Option<BootId>) -> String {
+    let boot = boot.map_or("another boot".to_owned(), |boot| format!("boot {boot}"));
+    format!("its kubelet runs in {boot}, which its agent has not registered")
+}
 
 /// A brake, as a clause.
 pub fn brake(brake: Brake) -> &'static str {

@@ -73,8 +73,9 @@ pub(crate) fn intent(
 /// Whether another boot than the one under incident has registered.
 pub(crate) fn rebooted(state: &State, name: &NodeName) -> bool {
     let Some((_, incident)) = state.open_incident(name) else { return false };
+    let boot = incident.incarnation.boot;
     let member = state.nodes.get(name).and_then(|n| n.member.as_ref());
-    member.is_some_and(|m| m.boot != incident.incarnation.boot || m.boot_is_over())
+    member.is_some_and(|m| m.left_boots.contains(&boot) || (m.boot != boot && !m.boot_is_over()))
 }
 
 /// The intent makes no progress, or the binding turned out to be wrong.

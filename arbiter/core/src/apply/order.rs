@@ -22,7 +22,7 @@ pub(crate) fn order(
     why: &str,
 ) -> Outcome {
     let Some(node) = state.nodes.get(name) else { return ActRefusal::UnknownNode.refuse(name) };
-    let Some(life) = node.incarnation().filter(|_| node.facts.is_some()) else {
+    let Some(life) = node.life_to_order().filter(|_| node.facts.is_some()) else {
         return ActRefusal::Unregistered.refuse(name);
     };
     if life.node != *uid {

@@ -1,5 +1,6 @@
 //! What a person reads.
 
+use crate::apply::tests::world::{World, name};
 use crate::phase::{EvidenceClass, HeldReason};
 use crate::policy::Rules;
 use crate::verdict::tests::{dead_host, ms};
@@ -71,5 +72,28 @@ fn a_record_that_was_changed_says_so() {
     for decided in [Verdict::Dead(EvidenceClass::FoundOff), Verdict::Held(HeldReason::BmcSilent)] {
         let said = explain(&view, &decided, &Rules::BALANCED);
         assert!(said.last().is_some_and(|s| s.contains("ANOTHER")), "{said:?}");
+    }
+}
+
+#[test]
+fn a_node_that_nobody_suspects_is_not_called_heard_unless_it_is() {
+    let mut w = World::new(5);
+    let said = |w: &World, heard: Option<u64>, leads| {
+        let mut summary = crate::status::node(&w.state, &name(1)).unwrap();
+        summary.heard_ago = heard.map(ms);
+        super::unsuspected(&summary, leads).join(" ")
+    };
+    assert_eq!(
+        said(&w, Some(900), true),
+        "Nothing speaks against it: the last sign of life of it came 900ms ago."
+    );
+    assert!(said(&w, None, true).contains("Nobody has heard it"));
+    assert!(said(&w, None, false).contains("known on the leader"));
+    w.boot_without_agent(1);
+    let text = said(&w, None, true);
+    for part in
+        ["n1 is Unregistered", &w.boot(1).to_string(), "not judged", "coroner fence", "Nobody has heard it"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use coroner_shared::bmc::CommandAnswer;
 
-use super::{attention, incident, node, pause, problems, verdict_line};
+use super::{attention, incident, node, pause, phases, problems, verdict_line};
 use crate::apply::tests::world::{World, name, offs, policy, secs};
 use crate::command::Command;
 use crate::policy::Mode;
@@ -69,14 +69,10 @@ fn gone(w: &mut World) {
     w.done(w.leftovers_gone(1));
 }
 
-fn unregistered_boot(w: &mut World) {
+/// Nothing was silent yet: the kubelet of a quick reboot was first.
+fn kubelet_first(w: &mut World) {
     w.new_boot(1);
     let boot = w.boot(1);
-    w.done(Command::Judge(Box::new({
-        let mut view = w.view(1).bmc_silent();
-        view.incarnation.boot = crate::apply::tests::world::boot(1, 1);
-        view
-    })));
     w.change(1, |f| f.boot = Some(boot));
 }
 
@@ -86,11 +82,13 @@ fn bare(w: &mut World) {
 
 #[test]
 fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
+    let second_boot = crate::apply::tests::world::boot(1, 2).to_string();
     // Phase, part of the reason, part of the next step, part of the advice.
     let table: Vec<(&str, Part, &str, &str, &str)> = vec![
         ("Alive", |_| {}, "", "watched", ""),
         ("Alive", bare, "no MachineBinding", "nothing is done by itself", "verify-bmc"),
-        ("Alive", unregistered_boot, "has not registered", "not judged", "agent"),
+        ("Unregistered", |w| w.boot_without_agent(1), "has not registered", "not judged", "coroner fence"),
+        ("Unregistered", kubelet_first, &second_boot, "not judged", "its agent runs"),
         ("Held", held, "BmcSilent", "judged again", "confirm-off"),
         ("Condemned", |w| w.silent_on(1), "HostSilentBmcOn", "powered off", ""),
         ("Condemned", |w| w.done(w.order(1, "alice")), "Ordered by alice: because", "powered off", ""),
@@ -164,6 +162,28 @@ fn those_that_need_a_person_come_first_and_the_well_do_not_come_at_all() {
     let order: Vec<String> = attention(&w.state).into_iter().map(|n| n.node.to_string()).collect();
     assert_eq!(order, ["n5", "n6", "n4"]);
     assert_eq!(verdict_line(&w.state), "12 nodes: 1 Held, 1 Condemned, 1 Released.");
+}
+
+#[test]
+fn a_boot_that_its_agent_has_not_registered_is_shown_and_paged_until_it_has() {
+    let mut w = World::new(5);
+    let paged = |w: &World| {
+        let standing = crate::pages::standing(&w.state, &name(1), w.node(1));
+        standing.into_iter().map(|page| page.reason).collect::<Vec<_>>()
+    };
+    w.boot_without_agent(1);
+    assert_eq!(verdict_line(&w.state), "5 nodes: 1 Unregistered.");
+    assert_eq!(attention(&w.state).into_iter().map(|n| n.node).collect::<Vec<_>>(), [name(1)]);
+    assert_eq!(phases(&w.state), [("Alive".to_owned(), 4), ("Unregistered".to_owned(), 1)].into());
+    assert_eq!(node(&w.state, &name(1)).unwrap().boot, None, "none that is heard");
+    w.wait(secs(59));
+    assert_eq!(paged(&w), Vec::<String>::new(), "an agent's container takes a moment");
+    w.wait(secs(1));
+    assert_eq!(paged(&w), ["BootUnregistered"]);
+    w.done(w.registration(1));
+    assert_eq!((paged(&w), attention(&w.state)), (vec![], vec![]));
+    assert_eq!(node(&w.state, &name(1)).unwrap().boot, Some(w.boot(1)));
+    assert_eq!(verdict_line(&w.state), "All 5 nodes are alive.");
 }
 
 #[test]

@@ -471,3 +471,44 @@ fn what_stands_until_a_node_is_heard_outlasts_a_view_that_decides_nothing() {
     w.done(undecided(&w));
     assert_eq!(w.stands(1), "Alive");
 }
+
+#[test]
+fn a_boot_that_never_registered_is_powered_off_and_released_by_order_alone() {
+    let mut w = World::new(5);
+    w.boot_without_agent(1);
+    let never_heard = w.boot(1);
+    // No view speaks of it: neither by silence nor by its BMC's word is it judged.
+    assert_eq!(w.say(Command::Judge(Box::new(w.view(1).off()))), Outcome::Stale);
+    w.done(w.order(1, "alice"));
+    assert_eq!((w.stands(1).as_str(), w.incident(1).incarnation.boot), ("Condemned", never_heard));
+    let shown = crate::status::node(&w.state, &name(1)).unwrap();
+    assert_eq!(shown.boot, Some(never_heard), "what a confirmation is bound to");
+    w.done(w.intent(1));
+    w.done(w.attempt(1, 1, true));
+    w.done(w.answered(1, 1, CommandAnswer::Accepted));
+    w.done(w.proven(1, 1, offs(1, secs(4), Some(CommandAnswer::Accepted))));
+    w.done(w.release_begun(1));
+    w.change(1, |f| f.tainted_by_us = true);
+    assert_eq!(w.stands(1), "Released");
+    w.wait(secs(20));
+    w.reboot(1);
+    assert_eq!(w.stands(1), "Returning:released");
+}
+
+#[test]
+fn an_agent_that_registers_at_last_does_not_stop_the_order_and_a_newer_boot_does() {
+    for (newer, stands) in [(false, "Fencing"), (true, "Returning")] {
+        let mut w = World::new(5);
+        w.boot_without_agent(1);
+        w.done(w.order(1, "alice"));
+        w.done(w.intent(1));
+        w.done(w.attempt(1, 1, true));
+        if newer {
+            w.reboot(1);
+        } else {
+            w.done(w.registration(1));
+            w.done(w.attempt(1, 2, true));
+        }
+        assert_eq!(w.stands(1), stands);
+    }
+}

@@ -408,6 +408,16 @@ impl World {
         });
     }
 
+    /// The machine, silent and held, boots anew, and its kubelet alone says so: its agent does not come up.
+    pub(crate) fn boot_without_agent(&mut self, n: u32) {
+        let held = self.view(n).bmc_silent();
+        self.done(Command::Judge(Box::new(held)));
+        self.new_boot(n);
+        let boot = self.boot(n);
+        self.change(n, |f| f.boot = Some(boot));
+        assert_eq!(self.stands(n), "Alive");
+    }
+
     /// The machine has another boot id from here on; nobody has said so yet.
     pub(crate) fn new_boot(&mut self, n: u32) {
         *self.boots.entry(n).or_insert(1) += 1;
