@@ -131,10 +131,8 @@ fn class_text(class: &EvidenceClass) -> String {
 pub fn phases(state: &State) -> BTreeMap<String, u32> {
     let mut phases = BTreeMap::new();
     for node in state.nodes.values() {
-        let phase = match &node.phase {
-            Phase::Alive => phase_word(state, node),
-            other => other.name(),
-        };
+        let alive = matches!(node.phase, Phase::Alive);
+        let phase = if alive { phase_word(state, node) } else { node.phase.name() };
         *phases.entry(phase.to_owned()).or_insert(0) += 1;
     }
     phases
