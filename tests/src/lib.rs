@@ -2,6 +2,7 @@
 //!
 //! Sees every crate, seen by none. Nothing here ships.
 
+pub mod bench;
 pub mod lab;
 pub mod oracles;
 pub mod scenarios;

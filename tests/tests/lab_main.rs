@@ -3,17 +3,23 @@
 //! single scenarios, with commas between them.
 
 use coroner_tests::{
-    lab::site::SiteConfig,
+    lab::site::{Site, SiteConfig, programs::in_checkout},
+    oracles::rights,
     scenarios::{
         DEMO,
         groups::{ALIVE, CALM, LEADERS, LONG, POLICIES, STUBBORN},
-        play::test,
+        play::{test, test_and},
     },
 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_way_to_lose_a_node_ends_as_it_should() -> anyhow::Result<()> {
-    test(&SiteConfig::full("main"), &DEMO).await
+    test_and(&SiteConfig::full("main"), &DEMO, rights_that_were_used).await
+}
+
+/// The five scenarios of the demo use everything that our ServiceAccounts may, but for what `rights` names.
+fn rights_that_were_used(site: &Site) -> anyhow::Result<Vec<String>> {
+    rights::check(&in_checkout("deploy/init/rbac.yaml"), &site.plan().names.audit())
 }
 
 #[tokio::test(flavor = "multi_thread")]

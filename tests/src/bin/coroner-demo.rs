@@ -11,12 +11,12 @@ use clap::Parser;
 use coroner_tests::{
     lab::{
         self,
+        end::End,
         site::{Site, SiteConfig, tell::Tell},
         writer::boottime_ns,
     },
     scenarios::{self, Case, play::Player, results::Results},
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Plays what happens to clusters on a real one on this machine, and shows what Coroner does about it.
 #[derive(Parser)]
@@ -86,7 +86,7 @@ fn chosen(only: &[String]) -> Result<Vec<Case>> {
 
 /// Whatever ends it, the site is gone when this returns.
 async fn run(args: &Args, cases: &[Case], tell: &Tell) -> Result<ExitCode> {
-    let mut end = End::listen()?;
+    let mut end = End::listen(false)?;
     let begin = boottime_ns();
     let config = SiteConfig { images: args.images.clone(), ..SiteConfig::full(&args.lab) };
     let evidence = config.evidence.clone();
@@ -166,27 +166,4 @@ fn interrupted(tell: &Tell, evidence: &Path) -> ExitCode {
 
 fn seconds_since(begin: u64) -> u64 {
     boottime_ns().saturating_sub(begin) / 1_000_000_000
-}
-
-/// Signals that end it; each leads to the same clean end.
-struct End {
-    signals: [Signal; 3],
-}
-
-impl End {
-    fn listen() -> Result<Self> {
-        let hear = |kind| signal(kind).context("listen for a signal");
-        let signals =
-            [hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?, hear(SignalKind::hangup())?];
-        Ok(Self { signals })
-    }
-
-    async fn comes(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.signals;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }

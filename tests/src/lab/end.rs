@@ -19,7 +19,7 @@ pub(super) struct Leash {
 
 /// What ends a program.
 #[derive(Debug)]
-pub(super) struct End {
+pub struct End {
     term: Signal,
     interrupt: Signal,
     hangup: Signal,
@@ -33,7 +33,7 @@ impl End {
     ///
     /// # Errors
     /// When the kernel refuses, for instance because stdin is no pipe.
-    pub(super) fn listen(leash: bool) -> Result<Self> {
+    pub fn listen(leash: bool) -> Result<Self> {
         let hear = |kind| signal(kind).context("listen for a signal");
         Ok(Self {
             term: hear(SignalKind::terminate())?,
@@ -44,7 +44,7 @@ impl End {
     }
 
     /// Returns when the end has come.
-    pub(super) async fn comes(mut self) {
+    pub async fn comes(&mut self) {
         let leash = async {
             match &mut self.leash {
                 Some(leash) => leash.ends().await,

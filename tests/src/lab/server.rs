@@ -61,7 +61,7 @@ pub(super) fn serve(config: &Path, leash: bool) -> Result<()> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
     let builder = runtime.block_on(async {
         // Before anything is built, so that a signal always finds somebody to hear it.
-        let end = End::listen(leash)?;
+        let mut end = End::listen(leash)?;
         let builder = thread::Builder::new().name("build".into()).spawn({
             let (gate, layout, bell) = (Arc::clone(&gate), layout.clone(), Arc::clone(&bell));
             move || build_and_answer(&config, &layout, &gate, &bell)

@@ -22,6 +22,7 @@ pub mod lives;
 pub mod lost;
 pub mod record;
 pub mod released;
+pub mod rights;
 pub mod second_off;
 pub mod stages;
 pub mod traces;

@@ -125,6 +125,18 @@ pub const ONLY_VARIABLE: &str = "CORONER_ONLY";
 /// # Errors
 /// Everything that did not go as it should, and where the logs are.
 pub async fn test(config: &SiteConfig, cases: &[Case]) -> Result<()> {
+    test_and(config, cases, |_| Ok(Vec::new())).await
+}
+
+/// As [`test`], and once all of them were played on one site, `also` says what else is wrong with it.
+///
+/// # Errors
+/// As [`test`].
+pub async fn test_and(
+    config: &SiteConfig,
+    cases: &[Case],
+    also: fn(&Site) -> Result<Vec<String>>,
+) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: the lab needs root");
         return Ok(());
@@ -145,6 +157,9 @@ pub async fn test(config: &SiteConfig, cases: &[Case]) -> Result<()> {
             }
         }
         trouble.extend(findings?.into_iter().map(|finding| format!("{}: {}", finding.oracle, finding.what)));
+        if played.len() == cases.len() {
+            trouble.extend(also(&site)?);
+        }
         site.down(!trouble.is_empty()).await?;
         if !trouble.is_empty() && !left.is_empty() {
             // The next site would take the place of this one's evidence.
