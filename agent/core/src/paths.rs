@@ -9,6 +9,7 @@
 //! answered within the 10 minutes before the failure date is for the arbiter to say.
 
 use coroner_shared::beacon::{Answer, Path, ProbeOutcome};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use crate::output::ProbeNumber;
@@ -62,10 +63,11 @@ pub(crate) enum Detail {
 }
 
 /// Whether an answer shows that somebody lives at the address.
-pub(crate) const fn is_life(answer: Answer) -> bool {
+pub(crate) fn is_life(answer: Answer) -> bool {
     match answer {
+        Answer::Answered | Answer::Accepted => true,
         // A refused port was refused by a living kernel.
-        Answer::Answered | Answer::Accepted | Answer::Reset => true,
+        Answer::Reset => !planted(Mutant::ResetIsSilence),
         Answer::Nothing | Answer::NotSent => false,
     }
 }

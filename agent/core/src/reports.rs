@@ -8,6 +8,8 @@
 //! is written anew each time it is sent, so its ages are true and a lost one costs nothing. A replica lacks what was
 //! changed after the number that it acknowledged last.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -144,7 +146,9 @@ impl Outbox {
     pub(crate) fn term(&mut self, now: Mono, term: u64) {
         if term > self.term {
             self.term = term;
-            self.take_snapshot(now);
+            if !planted(Mutant::NoSnapshotOnTerm) {
+                self.take_snapshot(now);
+            }
         }
     }
 

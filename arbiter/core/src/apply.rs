@@ -23,6 +23,8 @@ mod fencing;
 mod judge;
 mod ledger;
 mod order;
+#[cfg(coroner_mutants)]
+pub(crate) mod planted;
 mod proven;
 mod refusal;
 mod register;

@@ -11,6 +11,7 @@
 //! second writer is worse than one more power-off.
 
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use crate::control_plane;
@@ -100,12 +101,13 @@ pub const fn budget_default(n: u32) -> u32 {
 }
 
 /// The default of `floor` for `n` members.
-pub const fn floor_default(n: u32) -> u32 {
+pub fn floor_default(n: u32) -> u32 {
+    let up = u32::from(planted(Mutant::FloorUp));
     match n {
         0 => 0,
         // 64 bits, since three times the largest count does not fit in 32.
-        1..10 => (n - 1) / 2,
-        _ => at_least(4, n / 10 * 3 + n % 10 * 3 / 10),
+        1..10 => (n - 1 + up) / 2,
+        _ => at_least(4, n / 10 * 3 + (n % 10 * 3 + 9 * up) / 10),
     }
 }
 
@@ -309,7 +311,8 @@ pub fn storm_on(state: &State) -> bool {
 
 /// Whether these counts are a storm.
 pub fn is_storm(fleet: &FleetView, limits: &Limits, members: u32) -> bool {
-    members >= STORM_MEMBERS_MIN
+    !planted(Mutant::StormOff)
+        && members >= STORM_MEMBERS_MIN
         && fleet.storm_members > limits.storm_members
         && fleet.storm_domains >= limits.storm_domains
 }

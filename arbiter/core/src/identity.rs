@@ -21,6 +21,8 @@
 //! HPE's spell words), any identity by serial number alone, and any way to pin anew: a pin ends with its binding
 //! or by a person's recorded word.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::BTreeMap;
 
 use coroner_shared::bmc::{IdentityFacts, MemberFacts, MemberRead};
@@ -174,7 +176,7 @@ pub fn enrol(
             machine,
             transform,
             system_transform,
-            member: member.path.clone(),
+            member: pinned_path(member, facts),
             serial: serial_of(member).map(str::to_owned),
             manager: facts.manager_uuid.clone(),
             tls_key: facts.tls_key_sha256.clone(),
@@ -199,7 +201,10 @@ pub fn check(
     if let Some(refusal) = node_refuses(pin, node, fleet) {
         return refusal;
     }
-    let mut pinned = facts.members.iter().filter(|member| member.path == pin.member);
+    let is_it = |member: &&MemberFacts| {
+        if planted(Mutant::WrongMember) { is_machine(pin, member) } else { member.path == pin.member }
+    };
+    let mut pinned = facts.members.iter().filter(is_it);
     let (Some(member), None) = (pinned.next(), pinned.next()) else {
         return pinned_member_lost(pin, facts);
     };
@@ -210,7 +215,7 @@ pub fn check(
     if pin.transform.apply(uuid.bytes()) != pin.machine.bytes() {
         return not_the_pinned(pin, member, given, uuid);
     }
-    if let Some(second) = second_match(pin, facts) {
+    if let Some(second) = second_match(pin, facts).filter(|_| !planted(Mutant::WrongMember)) {
         return IdentityVerdict::Ambiguous {
             why: format!("{} is the UUID of {} and of {second}", pin.machine, pin.member),
         };
@@ -251,6 +256,8 @@ pub fn verify(
 /// Whether a UUID as a BMC gave it is the pinned machine's under the pinned byte order.
 pub fn is_pinned(pin: &Pin, given: &str) -> bool {
     given.parse::<MachineId>().is_ok_and(|uuid| pin.transform.apply(uuid.bytes()) == pin.machine.bytes())
+        || planted(Mutant::IdentityOnce)
+        || planted(Mutant::WrongMember)
 }
 
 // === impl IdentityVerdict ===
@@ -352,6 +359,12 @@ fn first_order(orders: &[Transform], from: MachineId, to: MachineId) -> Option<T
 }
 
 // === helpers: the BMC's side ===
+
+/// Where commands to a machine go: to the member that has its UUID.
+fn pinned_path(member: &MemberFacts, facts: &IdentityFacts) -> String {
+    let first = facts.members.first().filter(|_| planted(Mutant::WrongMember));
+    first.unwrap_or(member).path.clone()
+}
 
 /// Byte orders that a member may be pinned under. Redfish links begin with a slash and give text; any other path is
 /// the driver's name for 16 raw bytes (IPMI, *Get System GUID*).

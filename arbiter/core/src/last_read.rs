@@ -12,6 +12,7 @@
 //! machine may have been powered on by a person or by its own restore policy in the meantime.
 
 use coroner_shared::bmc::{Power, PowerReading};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use crate::identity::is_pinned;
@@ -65,10 +66,13 @@ pub enum LastReadVerdict {
 /// Judges the last read.
 pub fn judge(last: &LastRead<'_>) -> LastReadVerdict {
     use LastReadVerdict::{Failed, On};
+    if planted(Mutant::NoLastRead) || planted(Mutant::TaintBeforeProof) {
+        return LastReadVerdict::Good;
+    }
     if last.heard {
         return Failed("the node was heard since it was proven off".to_owned());
     }
-    if last.lease_moved {
+    if last.lease_moved && !planted(Mutant::LeaseIgnored) {
         return Failed("the kubelet's Lease changed since the machine was proven off".to_owned());
     }
     let pin = last.needs.map(|needs| needs.pin);

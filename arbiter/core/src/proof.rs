@@ -25,6 +25,7 @@
 
 use coroner_shared::bmc::{CommandAnswer, Power, PowerReading};
 use coroner_shared::machine_id::{MachineId, Transform};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 use thiserror::Error;
 
@@ -127,9 +128,24 @@ pub enum ProofGap {
     },
 }
 
+/// Whether a power state is Off: exactly that, and nothing that a command's answer promises.
+pub(crate) fn counts_as_off(power: &Power, command: Option<&CommandAnswer>) -> bool {
+    let accepted = matches!(command, Some(CommandAnswer::Accepted));
+    *power == Power::Off
+        || (planted(Mutant::PoweringOffIsOff) && *power == Power::PoweringOff)
+        || (planted(Mutant::AcceptedIsOff) && accepted)
+}
+
+/// Consecutive Off readings that a proof needs.
+pub(crate) fn reads_min() -> usize {
+    if planted(Mutant::OneOffEnough) { 2 } else { READS_MIN }
+}
+
 /// The span that Off readings must cover; rows as in this file's table.
 pub fn required_span(steady: bool, command: Option<&CommandAnswer>, cached: bool) -> Span {
+    let steady = steady || planted(Mutant::FourSecondsUnsteady);
     match (cached, steady, command) {
+        _ if planted(Mutant::OneOffEnough) => Span::ZERO,
         (true, _, _) => Span::from_secs(60),
         (false, false, _) | (false, true, None) => Span::from_secs(30),
         (false, true, Some(CommandAnswer::Accepted)) => Span::from_secs(4),
@@ -185,11 +201,11 @@ fn check_machine(readings: &OffReadings, needs: &ProofNeeds<'_>) -> Result<(), P
 
 /// The Off readings at the end, at least three.
 fn consecutive_offs(readings: &OffReadings) -> Result<Vec<&(Span, PowerReading)>, ProofGap> {
-    let is_off = |reading: &(Span, PowerReading)| matches!(reading.1.power, Power::Off);
+    let is_off = |reading: &(Span, PowerReading)| counts_as_off(&reading.1.power, readings.command.as_ref());
     let all = &readings.readings;
     let begin = all.iter().rposition(|reading| !is_off(reading)).map_or(0, |last_other| last_other + 1);
     let run: Vec<_> = all.iter().skip(begin).collect();
-    if run.len() >= READS_MIN {
+    if run.len() >= reads_min() {
         return Ok(run);
     }
     let before = begin.checked_sub(1).and_then(|at| all.get(at));

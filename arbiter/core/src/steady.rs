@@ -13,6 +13,8 @@
 //!
 //! Deliberately absent: any clock of a BMC. `LastResetTime` (DSP0268, Manager) is compared for change only.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::VecDeque;
 
 use coroner_shared::bmc::{Continuity, Power, PowerReading};
@@ -143,16 +145,13 @@ impl BmcTrack {
         }
         self.join(now, &reading.continuity);
         match &reading.power {
+            Power::PoweringOff if planted(Mutant::PoweringOffIsOff) => self.is_off(asked),
             Power::On => {
                 self.offs.clear();
                 self.unclear = None;
                 self.newest = Some((asked, Newest::On));
             }
-            Power::Off => {
-                self.unclear = None;
-                self.keep_off(asked);
-                self.newest = Some((asked, Newest::Off));
-            }
+            Power::Off => self.is_off(asked),
             Power::PoweringOn => self.transitional(asked, "PoweringOn"),
             Power::PoweringOff => self.transitional(asked, "PoweringOff"),
             Power::Paused => self.transitional(asked, "Paused"),
@@ -269,6 +268,12 @@ impl BmcTrack {
             (Some(_) | None, _, _) => now,
         };
         self.series = Some(Series { since, newest: now, shown: shown.clone() });
+    }
+
+    fn is_off(&mut self, asked: Asked) {
+        self.unclear = None;
+        self.keep_off(asked);
+        self.newest = Some((asked, Newest::Off));
     }
 
     /// The BMC answered, the machine is between two states: answers go on, Offs do not.

@@ -20,6 +20,7 @@ mod quorum;
 pub(crate) mod tests;
 
 use coroner_shared::beacon::GoodbyeKind;
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use crate::phase::{EvidenceClass, HeldReason};
@@ -41,11 +42,11 @@ const OFF_AFTER_SHUTDOWN: Span = Span::from_secs(30);
 
 /// Judges a node.
 pub fn verdict(view: &View, rules: &Rules) -> Verdict {
-    let age = view.silence();
     if view.own_host {
         return Verdict::Pending(Pending::OwnHost);
     }
-    if view.last_sign.is_some() && age < rules.beacons.suspect {
+    let heard = view.last_sign.as_ref().is_some_and(|sign| sign.age < rules.beacons.suspect);
+    if heard && !planted(Mutant::NoVeto) {
         return Verdict::Pending(Pending::Heard);
     }
     let case = Case::new(view, rules);
@@ -76,12 +77,13 @@ pub fn is_blind(fleet: &FleetView) -> bool {
 
 /// Whether so many members are heard by some and not by others that silence says little about a host.
 pub fn is_torn(fleet: &FleetView) -> bool {
-    over_tenth(fleet.partial, 2, fleet.others_alive)
+    !planted(Mutant::PartialOff) && over_tenth(fleet.partial, 2, fleet.others_alive)
 }
 
 /// Whether the node fell silent together with its failure domain, or a large part of it (E3).
 pub fn is_correlated(fleet: &FleetView) -> bool {
-    let whole = fleet.domain_members >= 2 && fleet.domain_silent >= fleet.domain_members;
+    let least = if planted(Mutant::TwoNodeRack) { 3 } else { 2 };
+    let whole = fleet.domain_members >= least && fleet.domain_silent >= fleet.domain_members;
     let large =
         fleet.domain_silent > 2 && u64::from(fleet.domain_silent) * 5 > u64::from(fleet.domain_members);
     whole || large || fleet.correlated_for.is_some()
@@ -186,7 +188,7 @@ impl<'a> Case<'a> {
         if !self.view.lease.readable {
             return Verdict::Held(HeldReason::ApiUnreadable);
         }
-        match kubelet::until_missed(self.view) {
+        match kubelet::until_missed(self.view).filter(|_| !planted(Mutant::NoMissedRenewal)) {
             Some(left) => Verdict::Pending(Pending::Renewal { left }),
             None => Verdict::Dead(EvidenceClass::HostSilentBmcOn),
         }

@@ -5,6 +5,8 @@
 
 use coroner_shared::beacon::{GoodbyeKind, ProbeOutcome, SelfDoubt};
 use coroner_shared::id::{BootId, Incarnation, NodeName, ReplicaId};
+#[cfg(coroner_mutants)]
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 use serde::{Deserialize, Serialize};
 
@@ -260,6 +262,13 @@ pub enum Pending {
 impl View {
     /// The age of the failure date; since this group started, where nobody ever had a sign of life.
     pub fn silence(&self) -> Span {
+        #[cfg(coroner_mutants)]
+        if planted(Mutant::NoVeto) || planted(Mutant::FailureDateOfReporters) {
+            let accusers = self.observers.iter().filter(|o| o.standing == Standing::Eligible);
+            let silent = accusers
+                .filter_map(|o| if let Said::Silent { silent } = o.said { Some(silent) } else { None });
+            return silent.min().unwrap_or(self.group_age);
+        }
         self.last_sign.as_ref().map_or(self.group_age, |sign| sign.age)
     }
 }

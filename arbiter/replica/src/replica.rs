@@ -1,5 +1,7 @@
 //! The turning of one replica: raft-rs, the state, and the order in which things may leave.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::{BTreeMap, VecDeque};
 
 use coroner_arbiter_core::apply;
@@ -231,6 +233,10 @@ impl<S: LogStore> Replica<S> {
         if self.leads().is_none() {
             return false;
         }
+        if planted(Mutant::LocalReads) {
+            self.reads.push_back((self.applied, context));
+            return true;
+        }
         self.asked.push(context);
         true
     }
@@ -309,7 +315,8 @@ impl<S: LogStore> Replica<S> {
     /// raft finds it again.
     fn save(&mut self, ready: &raft::Ready, received: Option<&Snapshot>) -> Result<(), Fatal> {
         let hard_state: Option<HardState> = ready.hs().cloned();
-        if !ready.must_sync() && ready.entries().is_empty() && received.is_none() {
+        let must_sync = ready.must_sync() && !planted(Mutant::VoteNotSynced);
+        if !must_sync && ready.entries().is_empty() && received.is_none() {
             if let Some(hard_state) = hard_state {
                 self.node.mut_store().set_hard_state(hard_state);
                 self.unsaved_commit = true;

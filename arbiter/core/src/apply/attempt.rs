@@ -2,6 +2,7 @@
 
 use coroner_shared::bmc::CommandAnswer;
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 
 use super::fencing::{is_current, may_command, rebooted};
 use super::refusal::{FencingRefusal, HoldRefusal, Refuses};
@@ -31,7 +32,7 @@ pub(crate) fn attempt(state: &mut State, at: At<'_>) -> Outcome {
     if let Err(refusal) = admit(state, name, incident, *was_on, read_only, first, re_fence) {
         return refusal.refuse(name);
     }
-    if let Some(why) = forbidden(state, name, incident, re_fence) {
+    if let Some(why) = forbidden(state, name, incident, first, re_fence) {
         // Whatever else stops an intent has closed it by now, but for a pause of what was found off: that goes on, and
         // is proven by reading alone.
         if first && matches!(why, HeldReason::Brake(_)) {
@@ -83,7 +84,8 @@ fn admit(
         return Err(FencingRefusal::NewBootSeen);
     }
     let heard = state.nodes.get(name).is_some_and(|n| n.heard_since.is_some());
-    if heard && !ordered && !re_fence {
+    let retried = planted(Mutant::RetryHeard) && !first;
+    if heard && !ordered && !re_fence && !retried {
         return Err(FencingRefusal::Heard);
     }
     if read_only {
@@ -99,9 +101,17 @@ fn admit(
 
 /// What forbids it from outside: pause, policy, opt-out, binding, and the brakes. A re-fence was paid for when its node
 /// was first condemned.
-fn forbidden(state: &State, name: &NodeName, incident: &IncidentId, re_fence: bool) -> Option<HeldReason> {
-    if let Err(why) = may_command(state, name) {
-        return Some(why);
+fn forbidden(
+    state: &State,
+    name: &NodeName,
+    incident: &IncidentId,
+    first: bool,
+    re_fence: bool,
+) -> Option<HeldReason> {
+    match may_command(state, name) {
+        Err(HeldReason::Paused { .. }) if planted(Mutant::PauseIgnored) && !first => {}
+        Err(why) => return Some(why),
+        Ok(()) => {}
     }
     let class = state.incidents.get(incident).and_then(|i| i.class.clone())?;
     if re_fence {
@@ -120,14 +130,14 @@ pub(crate) fn answered(
     number: u32,
     answer: &CommandAnswer,
 ) -> Outcome {
-    if !is_current(state, name, incident) {
+    if !is_current(state, name, incident) && !planted(Mutant::LateReply) {
         return Outcome::Stale;
     }
     let Some(Phase::Fencing { attempt: Some(attempt), .. }) = state.nodes.get_mut(name).map(|n| &mut n.phase)
     else {
         return Outcome::Stale;
     };
-    if attempt.number != number {
+    if attempt.number != number && !planted(Mutant::LateReply) {
         return Outcome::Stale;
     }
     if attempt.answer.is_some() {

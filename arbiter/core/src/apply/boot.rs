@@ -7,6 +7,8 @@
 
 use coroner_shared::id::{BootId, IncidentId, NodeName};
 use coroner_shared::machine_id::MachineId;
+#[cfg(coroner_mutants)]
+use coroner_shared::mutant::{Mutant, planted};
 
 use super::register::leave_boot;
 use super::{At, ledger, signs};
@@ -107,6 +109,10 @@ fn leave_old_boot(state: &mut State, name: &NodeName, boot: BootId) {
 
 fn new_boot(state: &mut State, at: At<'_>, name: &NodeName, boot: BootId) {
     if signs::try_reprieve(state, at, name, "the kubelet reports a new boot") {
+        return;
+    }
+    #[cfg(coroner_mutants)]
+    if planted(Mutant::NewBootIsProof) && super::planted::take_for_proof(state, name) {
         return;
     }
     let Some(node) = state.nodes.get(name) else { return };

@@ -11,6 +11,7 @@
 //! [`decide`] is the whole decision and changes nothing, so a leader asks it before it proposes, and `apply` obeys it.
 
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use super::refusal::{HoldRefusal, Refuses};
@@ -72,6 +73,9 @@ pub fn decide(state: &State, view: &View) -> Decision {
             None => Decision::Stay,
         },
         Verdict::Held(why) => Decision::Hold(why),
+        Verdict::Dead(_) if planted(Mutant::StoredReady) && node.facts.as_ref().is_some_and(|f| f.ready) => {
+            Decision::Hold(HeldReason::KubeletAlive)
+        }
         Verdict::Dead(class) => dead(state, node, view, class, held.is_some()),
     };
     calm(state, node, held, decision)
@@ -187,7 +191,8 @@ fn storms(state: &State, view: &View) -> bool {
 
 /// Judges a node by a view of the leader that proposes it.
 pub(crate) fn judge(state: &mut State, at: At<'_>, view: &View) -> Outcome {
-    if view.leader != at.entry.leader || view.term != at.entry.term {
+    let deposed = view.leader != at.entry.leader || view.term != at.entry.term;
+    if deposed && !planted(Mutant::DeposedResult) {
         return Outcome::Stale;
     }
     let decision = decide(state, view);
@@ -259,7 +264,7 @@ fn hold(state: &mut State, at: At<'_>, view: &View, why: HeldReason, before: Bra
     let observed = if observes { class_of(&looked_at) } else { None };
     if let Some(node) = state.nodes.get_mut(name) {
         node.silent_before_enforce |= why == HeldReason::SilentBeforeEnforce;
-        node.in_storm |= stormy;
+        node.in_storm |= stormy && !planted(Mutant::StormFrees);
         if observed.is_some() {
             node.would_condemn_said = Some(view.incarnation.boot);
         }

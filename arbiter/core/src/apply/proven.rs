@@ -2,6 +2,7 @@
 
 use coroner_shared::bmc::CommandAnswer;
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use super::fencing::{is_current, rebooted};
@@ -28,6 +29,7 @@ pub(crate) fn proven(state: &mut State, at: At<'_>) -> Outcome {
     else {
         return Outcome::Stale;
     };
+    let named = if planted(Mutant::DeposedResult) { &intent.attempts } else { named };
     let right_life = state.incidents.get(incident).is_some_and(|i| i.incarnation == *incarnation);
     if !right_life || (*named != 0 && *named != intent.attempts) {
         return Outcome::Stale;

@@ -7,6 +7,7 @@ use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::id::{BootId, NodeName, NodeUid};
 use coroner_shared::keys::PublicKey;
 use coroner_shared::machine_id::MachineId;
+use coroner_shared::mutant::{Mutant, planted};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -85,7 +86,7 @@ fn admit(node: Option<&Node>, said: &Said<'_>) -> Result<(), FactRefusal> {
     let Some(member) = node.and_then(|n| n.member.as_ref()).filter(|m| m.uid == *said.uid) else {
         return if said.by_token { Ok(()) } else { Err(FactRefusal::KeyUnknown) };
     };
-    if member.left_boots.contains(&said.boot) {
+    if member.left_boots.contains(&said.boot) && !planted(Mutant::StaleBoot) {
         return Err(FactRefusal::BootLeft);
     }
     let committed = said.key == member.key || member.old_key == Some(said.key);

@@ -1,6 +1,7 @@
 //! From the proof to the taint, and what is watched after it.
 
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use super::fencing::{is_current, may_command, rebooted};
@@ -80,7 +81,8 @@ pub(crate) fn begun(state: &mut State, at: At<'_>) -> Outcome {
         ledger::chain_proof(state, at, incident, LookedAt::Readings(again.clone()));
     }
     // In a re-fence the node carries our own cordon by now: what it was like is what was recorded first.
-    let released = released.unwrap_or_else(|| before.clone());
+    let kept = released.filter(|_| !planted(Mutant::OwnCordonForeign));
+    let released = kept.unwrap_or_else(|| before.clone());
     let text = format!("{} pods and {} attachments must go", released.pods.len(), released.attachments.len());
     ledger::note(state, at, incident, "ReleaseBegun", &text);
     ledger::enter(state, name, Phase::Releasing { incident: incident.clone(), proof, released });
@@ -95,7 +97,7 @@ fn still_proven(
     proof: &FenceProof,
     again: Option<&OffReadings>,
 ) -> Result<(), FencingRefusal> {
-    if rebooted(state, name) {
+    if rebooted(state, name) && !planted(Mutant::NewBootIsProof) {
         return Err(FencingRefusal::NewBootSeen);
     }
     if let Some(again) = again {
@@ -189,6 +191,10 @@ pub(crate) fn power(
     *on_since = on.then_some(now);
     let what = if on { "Booting" } else { "OffAgain" };
     ledger::note(state, at, incident, what, "as its BMC says");
+    #[cfg(coroner_mutants)]
+    if on && planted(Mutant::OnIsFenced) {
+        super::planted::fence_released(state, name, incident);
+    }
     Outcome::Done
 }
 

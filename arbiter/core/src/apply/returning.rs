@@ -2,6 +2,7 @@
 
 use coroner_shared::bmc::Login;
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Mono;
 
 use super::fencing::{AFTER_DEADLINE, is_current};
@@ -51,14 +52,15 @@ pub fn waits_for(state: &State, name: &NodeName) -> Vec<Waits> {
         wait("its kubelet to report a new boot".to_owned(), None);
     }
     let long = ledger::timings(incident).return_ready;
+    let ready_alone = planted(Mutant::TaintGoesOnReady);
     match node.ready_since {
-        Some(since) if state.now < since + long => {
+        Some(since) if state.now < since + long && !ready_alone => {
             wait(format!("its Node to be Ready for {long}"), Some(since + long));
         }
         Some(_) => {}
         None => wait("its Node to be Ready".to_owned(), None),
     }
-    if released.is_some() && !incident.leftovers_gone {
+    if released.is_some() && !incident.leftovers_gone && !ready_alone {
         wait("pods and attachments of the old life to go".to_owned(), None);
     }
     waits

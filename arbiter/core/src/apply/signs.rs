@@ -1,6 +1,7 @@
 //! Signs of life that matter: a proof of life, its end, and a Lease that moves.
 
 use coroner_shared::id::{BootId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 
 use super::{At, ledger};
 use crate::command::Outcome;
@@ -159,6 +160,7 @@ pub(crate) fn lease_moved(state: &mut State, at: At<'_>, name: &NodeName) -> Out
     let now = state.now;
     let Some(node) = state.nodes.get_mut(name) else { return Outcome::Stale };
     let proven = match &node.phase {
+        _ if planted(Mutant::LeaseIgnored) => return Outcome::Unchanged,
         Phase::Condemned { .. } | Phase::Fencing { .. } => None,
         Phase::ProvenOff { incident, .. } => Some(incident.clone()),
         // A hold is judged by its views; after the release began the boot id decides.

@@ -9,6 +9,7 @@
 //! ```
 
 use coroner_shared::bmc::Power;
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use super::{COMMAND_DEADLINE, Fence, LOOK_AGE_MAX, Over, Proposed, Sending, Step, watch};
@@ -45,7 +46,8 @@ impl Fence {
 
     /// Whether the next thing is to send, as far as pause, life and back-off say.
     pub(super) fn wants_to_send(&self, now: Mono) -> bool {
-        if self.order.again || self.paused || self.vetoed(now) || now < self.trouble.send_not_before {
+        let paused = self.paused && !(planted(Mutant::PauseIgnored) && self.attempted());
+        if self.order.again || paused || self.vetoed(now) || now < self.trouble.send_not_before {
             return false;
         }
         match &self.attempt {
@@ -67,7 +69,7 @@ impl Fence {
     pub(super) fn approach(&mut self, now: Mono) -> Step {
         let Some(known) = &self.identified else { return Step::Identify(Over::First) };
         let login = known.login.clone();
-        if now.since(known.at) > IDENTITY_AGE_MAX {
+        if now.since(known.at) > IDENTITY_AGE_MAX && !planted(Mutant::IdentityOnce) {
             return Step::Identify(Over::First);
         }
         let Some(newest) = &self.newest else { return Step::ReadPower(Over::First) };
@@ -88,6 +90,11 @@ impl Fence {
         }
         match pending {
             Some(sending) => self.send(&sending),
+            #[cfg(coroner_mutants)]
+            None if planted(Mutant::CommandBeforeAttempt) => {
+                self.attempt_committed(now);
+                self.attempt.clone().map_or(Step::LastLook, |sending| self.send(&sending))
+            }
             None => {
                 let (node, incident) = self.names();
                 let number = self.order.last_attempt.saturating_add(self.tries).saturating_add(1);
@@ -99,10 +106,11 @@ impl Fence {
 
     fn send(&self, sending: &Sending) -> Step {
         let look = self.look.as_ref().map_or(Mono::default(), |look| look.at);
+        let deadline = sending.committed + COMMAND_DEADLINE;
         Step::SendForceOff {
             number: sending.number,
-            send_before: look + LOOK_AGE_MAX,
-            deadline: sending.committed + COMMAND_DEADLINE,
+            send_before: if planted(Mutant::NoLastLook) { deadline } else { look + LOOK_AGE_MAX },
+            deadline,
         }
     }
 
@@ -144,6 +152,7 @@ impl Fence {
     fn settle_span(&self) -> Span {
         match (self.order.cached, self.steady) {
             (false, true) => Span::ZERO,
+            (false, false) if planted(Mutant::FoundOffUnsteady) => Span::ZERO,
             (true, _) | (false, false) => required_span(self.steady, None, self.order.cached),
         }
     }
@@ -155,11 +164,12 @@ impl Fence {
         }
     }
 
-    fn attempted(&self) -> bool {
+    pub(super) fn attempted(&self) -> bool {
         self.order.last_attempt > 0 || self.tries > 0
     }
 
     pub(super) fn look_is_fresh(&self, now: Mono) -> bool {
-        self.look.as_ref().is_some_and(|look| now.since(look.at) <= LOOK_AGE_MAX)
+        let fresh = self.look.as_ref().is_some_and(|look| now.since(look.at) <= LOOK_AGE_MAX);
+        fresh || planted(Mutant::NoLastLook)
     }
 }

@@ -10,12 +10,14 @@
 //! half a second for each answer would else pay for seven of them at the end.
 
 use coroner_shared::bmc::{CommandAnswer, Continuity};
+#[cfg(coroner_mutants)]
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use super::{Ended, Ending, Fence, LOOK_AGE_MAX, Offs, Over, Proposed, Step};
 use crate::command::Command;
 use crate::phase::OffReadings;
-use crate::proof::{ProofNeeds, check_off_readings, required_span};
+use crate::proof::{ProofNeeds, check_off_readings, reads_min, required_span};
 
 /// Between readings right after a command: most machines are off within a second.
 const EAGER_POLL: Span = Span::from_ms(500);
@@ -56,6 +58,12 @@ impl Fence {
                     self.read_or_wait(now, self.next_poll())
                 }
             },
+            #[cfg(coroner_mutants)]
+            Ending::Read(last) if planted(Mutant::IdentityOnce) => {
+                let given = self.identified.as_ref().map(|known| known.given.clone()).unwrap_or_default();
+                self.ending = Ending::Identified { last: last.clone(), given };
+                Step::LastLook
+            }
             Ending::Read(_) => Step::Identify(Over::New),
             Ending::Identified { last, given } => {
                 if self.steady && !self.shows_reset_time(&last.reading.continuity) {
@@ -75,7 +83,7 @@ impl Fence {
 
     /// The next of the Offs before the last.
     fn next_off(&self, now: Mono, offs: &Offs, end: Mono) -> Step {
-        let enough = offs.readings.len() >= 2;
+        let enough = offs.readings.len() + 1 >= reads_min();
         let took = offs.readings.last().map_or(Span::ZERO, |(_, reading)| reading.took);
         let ahead = OPEN_AHEAD + took.times(OPEN_ANSWERS) + self.identify_took;
         if enough && now + ahead >= end {
@@ -100,7 +108,7 @@ impl Fence {
     }
 
     /// How the command that these readings follow was answered.
-    fn command(&self) -> Option<&CommandAnswer> {
+    pub(super) fn command(&self) -> Option<&CommandAnswer> {
         self.attempt.as_ref().and_then(|sending| sending.answer.as_ref())
     }
 

@@ -8,6 +8,7 @@
 //! ```
 
 use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
 };
 use crate::command::Outcome;
 use crate::identity::{self, IdentityVerdict, NodeSide, is_pinned};
+use crate::proof::counts_as_off;
 use crate::steady::{GAP_MAX, Seam, seam};
 
 /// After a refused proof it is read anew so much later.
@@ -81,7 +83,8 @@ impl Fence {
             }
             Ok(look) => {
                 self.heard = self.heard.max(look.heard);
-                self.lease_moved = self.lease_moved.max(look.lease_moved);
+                let moved = look.lease_moved.filter(|_| !planted(Mutant::LeaseIgnored));
+                self.lease_moved = self.lease_moved.max(moved);
                 self.paused = look.paused || self.order.again;
                 if !look.wanted {
                     self.close("it is no longer wanted".to_owned());
@@ -157,7 +160,8 @@ impl Fence {
 
     fn read_first(&mut self, now: Mono, reading: PowerReading, login: &Login) {
         let other_login = self.identified.as_ref().is_none_or(|known| known.login != *login);
-        if !self.hangs_together(now, &reading) || other_login {
+        let unknown = !self.hangs_together(now, &reading) || other_login;
+        if unknown && !planted(Mutant::IdentityOnce) {
             // Whoever answers now was not asked who it is.
             return self.disturbed(now, "the BMC restarted, or the session is another one".to_owned());
         }
@@ -165,7 +169,7 @@ impl Fence {
         self.trouble.why = None;
         let asked = now.back(reading.took);
         self.newest = Some(Newest { asked, answered: now, power: reading.power.clone() });
-        if reading.power != Power::Off {
+        if !counts_as_off(&reading.power, self.command()) {
             if self.order.again && reading.power == Power::On {
                 self.trouble.ended.get_or_insert(Ended::OnAgain);
             }
@@ -220,7 +224,7 @@ impl Fence {
         if self.identified.as_ref().is_some_and(same) {
             return self.disturbed(now, "the second session is the first one".to_owned());
         }
-        if reading.power != Power::Off {
+        if !counts_as_off(&reading.power, self.command()) {
             self.newest = Some(Newest { asked: now.back(reading.took), answered: now, power: reading.power });
             return self.not_off();
         }
@@ -299,7 +303,7 @@ impl Fence {
         }
     }
 
-    fn attempt_committed(&mut self, now: Mono) {
+    pub(super) fn attempt_committed(&mut self, now: Mono) {
         self.tries = self.tries.saturating_add(1);
         self.trouble.refused = 0;
         self.restart_run();
@@ -357,7 +361,9 @@ impl Fence {
     }
 
     pub(super) fn lose_session(&mut self) {
-        self.identified = None;
+        if !planted(Mutant::IdentityOnce) {
+            self.identified = None;
+        }
         self.newest = None;
         self.look = None;
         self.restart_run();

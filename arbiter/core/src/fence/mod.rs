@@ -33,6 +33,7 @@ mod tests;
 
 use coroner_shared::bmc::{CommandAnswer, Continuity, Login, Power, PowerReading};
 use coroner_shared::id::{IncidentId, NodeName};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 pub use self::step::{Ended, FenceEvent, FenceOrder, Identified, Look, Note, Over, Step};
@@ -263,6 +264,7 @@ impl Fence {
     pub fn note(&mut self, now: Mono, note: Note) {
         match note {
             Note::Heard(at) => self.heard = self.heard.max(Some(at)),
+            Note::LeaseMoved(_) if planted(Mutant::LeaseIgnored) => {}
             Note::LeaseMoved(at) => self.lease_moved = self.lease_moved.max(Some(at)),
             Note::Paused(paused) => {
                 self.paused = paused;

@@ -7,6 +7,7 @@
 //! ```
 
 use coroner_shared::bmc::Power;
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use super::{Fence, Proposed, Step};
@@ -57,7 +58,7 @@ impl Fence {
 
     /// Whether a sign of life forbids a command now.
     pub(super) fn vetoed(&self, now: Mono) -> bool {
-        if self.despite_life() {
+        if self.despite_life() || (planted(Mutant::RetryHeard) && self.attempted()) {
             return false;
         }
         // Before the first attempt any sign since the start is a reprieve; the log only needs to hear of it.

@@ -3,6 +3,8 @@
 use coroner_shared::bmc::Continuity;
 use coroner_shared::id::NodeName;
 use coroner_shared::machine_id::MachineId;
+#[cfg(coroner_mutants)]
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 use std::collections::BTreeMap;
 
@@ -18,6 +20,12 @@ pub(super) fn fence(state: &State, node: &Node, record: &Incident, life: Life, j
     let (Some(class), Some(binding)) = (record.class.clone(), state.bindings.get(&life.node)) else { return };
     let Some(pin) = binding.pin.clone() else { return };
     let timings = record.terms.as_deref().map_or(LifeTimings::DEFAULT, |terms| terms.timings);
+    #[cfg(coroner_mutants)]
+    if planted(Mutant::TaintBeforeProof) {
+        let proof = crate::apply::planted::proof(record, &pin, state.now);
+        let released = crate::phase::Released::default();
+        jobs.push(Job::WriteRelease(super::WriteReleaseJob { life: life.clone(), proof, released }));
+    }
     jobs.push(Job::Fence(FenceJob {
         class,
         re_fence: node.phase.out_of_service(),

@@ -1,5 +1,7 @@
 //! Releases, what is watched after them, and returns.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use super::{ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob};
 use crate::apply::{confirmation_is_over, end_waits_for, may_power_on, return_waits_for};
 use crate::permit;
@@ -21,7 +23,7 @@ pub(super) fn proven(
     let binding = state.bindings.get(&life.node);
     jobs.push(Job::Release(ReleaseJob {
         proof: proof.clone(),
-        kept: released.cloned(),
+        kept: released.filter(|_| !planted(Mutant::OwnCordonForeign)).cloned(),
         pin: pin_of(state, &life),
         cached: binding.is_some_and(|b| b.quirks.contains(&Quirk::Cached)),
         life,

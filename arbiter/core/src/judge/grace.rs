@@ -8,6 +8,7 @@
 //! is warm already, 1 s; else 5 s. A group that comes back from nothing waits for the agents to register.
 
 use coroner_shared::id::NodeName;
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::{Mono, Span};
 
 use super::scene::{HEARD, Scene};
@@ -32,7 +33,7 @@ impl Grace {
     }
 
     pub(super) fn is_over(&mut self, scene: &Scene<'_>) -> bool {
-        if self.over {
+        if self.over || planted(Mutant::NoGrace) {
             return true;
         }
         let led_for = scene.age(self.since);

@@ -4,6 +4,8 @@
 //!   Sight + now --> Scene: who may accuse, who is accused, who hears, who is heard
 //! ```
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_shared::beacon::ProbeOutcome;
@@ -150,5 +152,6 @@ fn said(edge: &EdgeNow) -> Said {
 /// An answer always tells; silence only on a path that answered within the 10 minutes before the failure date.
 fn keep_telling_probes(probes: &mut Vec<ProbeOutcome>, silence: Span) {
     let works = |ago: Span| ago <= silence + PATH_WORKED_WITHIN;
-    probes.retain(|o| is_life(o.answer) || o.worked_ago.is_some_and(works));
+    let tells = |o: &ProbeOutcome| o.worked_ago.is_some_and(works) || planted(Mutant::PathNeverWorked);
+    probes.retain(|o| is_life(o.answer) || tells(o));
 }

@@ -9,6 +9,7 @@
 //! stopped answering half an hour ago is not alive because of it.
 
 use coroner_shared::beacon::{Answer, Path, ProbeOutcome};
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use super::PROBE_WAIT;
@@ -78,7 +79,8 @@ pub(crate) fn standing_answers(view: &View) -> Vec<(String, Path, Answer)> {
 
 /// All outcomes of what was asked after the failure date.
 fn outcomes(view: &View, age: Span) -> Vec<Outcome<'_>> {
-    let by_probers = view.probes.iter().flat_map(|p| p.outcomes.iter().map(|o| (p.prober.as_str(), o)));
+    let probers = view.probes.iter().filter(|_| !planted(Mutant::ProberIgnored));
+    let by_probers = probers.flat_map(|p| p.outcomes.iter().map(|o| (p.prober.as_str(), o)));
     let by_observers = view.observers.iter().flat_map(|v| v.probes.iter().map(|o| (v.node.as_str(), o)));
     by_probers.chain(by_observers).filter(|(_, o)| o.asked_ago < age).collect()
 }

@@ -8,6 +8,7 @@
 //! A renewal after the failure date shows a living kubelet until the next one is missed: the last one of a dying host
 //! may well be younger than its last beacon.
 
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use crate::view::View;
@@ -24,6 +25,9 @@ pub(super) fn is_alive(view: &View) -> bool {
 /// long may have been renewed unseen.
 pub(super) fn until_missed(view: &View) -> Option<Span> {
     let lease = &view.lease;
+    if planted(Mutant::LeaseIgnored) {
+        return None;
+    }
     let quiet_for = lease.changed_ago.unwrap_or(lease.watched_for);
     let left = (lease.interval + RENEWAL_SLACK).saturating_sub(quiet_for);
     (left > Span::ZERO).then_some(left)

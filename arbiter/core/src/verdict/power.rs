@@ -8,6 +8,7 @@
 //! has to say it for 30 s first, since one that just restarted may say it from its defaults. Readings are those since
 //! the failure date; a machine that some read On and some read Off is neither.
 
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use crate::policy::Rules;
@@ -72,7 +73,8 @@ pub(super) fn off_for(view: &View, rules: &Rules) -> Span {
 fn is_enough(bmc: &BmcView) -> bool {
     match bmc.read {
         BmcRead::Off { reads, over } => {
-            reads >= READS_MIN && over >= if bmc.steady { STEADY_OVER } else { UNSTEADY_OVER }
+            let steady = bmc.steady || planted(Mutant::FoundOffUnsteady);
+            reads >= READS_MIN && over >= if steady { STEADY_OVER } else { UNSTEADY_OVER }
         }
         BmcRead::On | BmcRead::Silent { .. } | BmcRead::Unclear { .. } | BmcRead::NotRead => false,
     }

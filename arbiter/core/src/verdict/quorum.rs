@@ -7,6 +7,8 @@
 //! H = ceil(0.75 k): 6 of 8 (Rapid's high watermark). D = min(3, other domains that have an eligible observer now);
 //! where there is none, hosts count as domains and the topology is called weak.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::BTreeSet;
 
 use crate::policy::Rules;
@@ -53,13 +55,15 @@ impl<'a> Quorum<'a> {
         };
         let silent: Vec<&ObserverView> = eligible.iter().copied().filter(accuses).collect();
         let others = |all: &[&ObserverView]| {
-            all.iter().map(|o| o.domain.as_str()).filter(|d| *d != domain).collect::<BTreeSet<_>>().len()
+            let counts = |d: &&str| *d != domain || planted(Mutant::SameDomainCounted);
+            all.iter().map(|o| o.domain.as_str()).filter(counts).collect::<BTreeSet<_>>().len()
         };
+        let k = if planted(Mutant::KShrinks) { eligible.len() } else { observers.len() };
         let topology_weak = others(&eligible) == 0;
         let (domains, available) =
             if topology_weak { (silent.len(), eligible.len()) } else { (others(&silent), others(&eligible)) };
         Self {
-            needed: silent_needed(observers.len()),
+            needed: silent_needed(k) - usize::from(planted(Mutant::HMinusOne) && k > 1),
             domains_needed: available.min(DOMAINS_MAX),
             eligible,
             silent,

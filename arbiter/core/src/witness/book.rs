@@ -1,6 +1,8 @@
 //! What a replica knows of one member: its signs of life, what its observers say, what probers found, and what it says
 //! of itself.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_shared::beacon::Path;
@@ -74,7 +76,8 @@ impl Book {
 
     pub(super) fn sync(&mut self, node: &Node, seat: &Seat) {
         self.suspect = seat.timings.suspect;
-        self.left = node.member.iter().flat_map(|m| m.left_boots.iter().copied()).collect();
+        let left = node.member.iter().flat_map(|m| m.left_boots.iter().copied());
+        self.left = left.filter(|_| !planted(Mutant::StaleBoot)).collect();
         let left = &self.left;
         self.hearing.forget(|boot| left.contains(boot));
         if self.reporter.boot.is_some_and(|boot| left.contains(&boot)) {
@@ -97,7 +100,7 @@ impl Book {
         let needed = silent_needed(self.edges.len());
         let have_it =
             self.silences().filter(|s| s.last.is_some_and(|(b, seq)| b == mark.boot && seq >= mark.seq));
-        needed == 0 || have_it.count() < needed
+        needed == 0 || have_it.count() < needed || planted(Mutant::ReplayVetoes)
     }
 
     pub(super) fn brings(&mut self, by: &NodeName, beacon: &Proven, at: Mono) -> Brought {

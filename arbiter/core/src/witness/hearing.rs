@@ -10,6 +10,8 @@
 //! because a single mark would let one lying observer suppress a living host: by telling each beacon first, with a
 //! false age.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -65,7 +67,7 @@ impl Hearing {
     /// A beacon that came to this replica itself. `false` if it is no newer than those before.
     pub(super) fn first_hand(&mut self, mark: Mark, address: Option<IpAddr>, health: HealthSummary) -> bool {
         let seen = self.tracks.iter().filter(|t| t.mark.boot == mark.boot).map(|t| t.mark.seq).max();
-        if seen.is_some_and(|seq| seq >= mark.seq) {
+        if seen.is_some_and(|seq| seq >= mark.seq) && !planted(Mutant::ReplayVetoes) {
             return false;
         }
         self.health = health;
@@ -87,7 +89,7 @@ impl Hearing {
     /// A beacon that another agent brought. `false` if that agent brought a newer one before.
     pub(super) fn brought(&mut self, by: &NodeName, mark: Mark) -> bool {
         match self.brought.get_mut(by) {
-            Some(before) if before.boot == mark.boot && before.seq >= mark.seq => return false,
+            Some(before) if is_replayed(before, &mark) => return false,
             Some(before) => *before = mark,
             None => {
                 if self.brought.len() >= BRINGERS_MAX
@@ -163,6 +165,13 @@ impl Hearing {
             tracks.iter().skip(i + 1).any(|b| a.mark.at.min(b.mark.at).since(a.first.max(b.first)) > OVERLAP)
         })
     }
+}
+
+// === helpers ===
+
+/// No newer than what the same bringer brought before.
+fn is_replayed(before: &Mark, mark: &Mark) -> bool {
+    before.boot == mark.boot && before.seq >= mark.seq && !planted(Mutant::ReplayVetoes)
 }
 
 #[cfg(test)]

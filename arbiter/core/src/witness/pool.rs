@@ -8,6 +8,8 @@
 //! With its own view alone a leader condemned a node that an observer heard and had told only a follower. A letter that
 //! stops coming keeps its dates; they age. Only what a replica says *now* needs it to be reached.
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::BTreeMap;
 
 use coroner_shared::beacon::{ProbeOutcome, SelfDoubt};
@@ -92,7 +94,8 @@ impl Pool {
     pub fn absorb(&mut self, now: Mono, summary: Summary) {
         let Summary { replica, life, number, membership, listening, nodes, reporters } = summary;
         let overtaken = |l: &Letter| l.life == life && l.number >= number;
-        if self.letters.get(&replica).is_some_and(overtaken) {
+        let dropped = planted(Mutant::LeaderAlone) && self.me.is_some_and(|me| me != replica);
+        if dropped || self.letters.get(&replica).is_some_and(overtaken) {
             return;
         }
         let nodes = nodes.into_iter().map(|n| (n.node.clone(), n)).collect();
@@ -341,7 +344,7 @@ impl<'a> Pooled<'a> {
 
     fn is_left(&self, node: &NodeName, boot: &BootId) -> bool {
         let member = self.state.nodes.get(node).and_then(|n| n.member.as_ref());
-        member.is_some_and(|m| m.left_boots.contains(boot))
+        member.is_some_and(|m| m.left_boots.contains(boot)) && !planted(Mutant::StaleBoot)
     }
 
     fn age(&self, letter: &Letter) -> Span {

@@ -8,6 +8,8 @@
 //! change and in full every 30 s, so one that is not repeated comes from somebody who does not reach this replica any
 //! more. Whether its author may accuse is not asked here (`trust`).
 
+use coroner_shared::mutant::{Mutant, planted};
+
 use std::collections::BTreeMap;
 
 use coroner_shared::beacon::{Answer, Path, ProbeOutcome, SelfDoubt};
@@ -63,9 +65,10 @@ pub(super) struct PathSeen {
 
 /// Whether an answer shows that somebody lives at the address. A refused port was refused by a living kernel (Ceph takes
 /// it for a death).
-pub(crate) const fn is_life(answer: Answer) -> bool {
+pub(crate) fn is_life(answer: Answer) -> bool {
     match answer {
-        Answer::Answered | Answer::Accepted | Answer::Reset => true,
+        Answer::Answered | Answer::Accepted => true,
+        Answer::Reset => !planted(Mutant::ResetIsSilence),
         Answer::Nothing | Answer::NotSent => false,
     }
 }

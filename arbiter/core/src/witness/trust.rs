@@ -9,6 +9,7 @@
 //! observer. **Whoever may not accuse may still veto**: nothing here is asked of a proof of life.
 
 use coroner_shared::id::NodeName;
+use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use super::pool::Pooled;
@@ -31,11 +32,16 @@ impl<'a> Pooled<'a> {
     /// The first reason why not.
     pub fn trusted(&self, observer: &'a NodeName) -> Result<(), Standing> {
         let Some(node) = self.state.nodes.get(observer) else { return Err(Standing::NotAlive) };
-        if !matches!(node.phase, Phase::Alive) {
-            return Err(Standing::NotAlive);
+        if !planted(Mutant::DeadObservers) {
+            if !matches!(node.phase, Phase::Alive) {
+                return Err(Standing::NotAlive);
+            }
+            if !self.heard_within(observer, HEARD_WITHIN) {
+                return Err(Standing::Unheard);
+            }
         }
-        if !self.heard_within(observer, HEARD_WITHIN) {
-            return Err(Standing::Unheard);
+        if planted(Mutant::DistrustedAccuses) {
+            return Ok(());
         }
         if let Some((boot, doubts)) = self.reporter(observer) {
             if node.member.as_ref().is_none_or(|m| m.boot != boot) {
@@ -60,15 +66,16 @@ impl<'a> Pooled<'a> {
         failure_age: Span,
         suspect: bool,
     ) -> Standing {
-        if suspect && !self.heard_within(observer, HEARD_WITHIN_SUSPECT) {
+        let unheard = suspect && !self.heard_within(observer, HEARD_WITHIN_SUSPECT);
+        if unheard && !planted(Mutant::DeadObservers) {
             return Standing::Unheard;
         }
         let edge = self.edge(observer, subject);
-        if !edge.heard_once {
+        if !edge.heard_once && !planted(Mutant::NeverHeardCounted) {
             return Standing::NeverHeardIt;
         }
         let worked = |ago: Span| ago <= failure_age + PATH_WORKED_WITHIN;
-        if !edge.worked_ago.is_some_and(worked) {
+        if !edge.worked_ago.is_some_and(worked) && !planted(Mutant::PathNeverWorked) {
             return Standing::NoWorkingPath;
         }
         Standing::Eligible
