@@ -18,7 +18,7 @@
 //! [`verdict`] (the decision rule), [`observers`] (who hears whom), [`witness`] (what a replica has heard),
 //! [`judge`] (what a leader proposes), [`command`] and [`state`] (the log and what it makes), [`apply`] (the only
 //! door into a decision), [`brake`] (limits), [`jobs`] (the only source of work), [`identity`] (whose BMC is it),
-//! [`fence`] (one fencing as a state machine), [`explain`] (a record as sentences).
+//! [`fence`] (one fencing as a state machine), [`marks`] (what is written on a Node), [`explain`] (a record as sentences).
 
 pub mod apply;
 pub mod brake;
@@ -34,6 +34,7 @@ pub mod jobs;
 pub mod judge;
 pub mod last_read;
 pub mod leases;
+pub mod marks;
 pub mod observers;
 pub mod pages;
 pub mod permit;

@@ -2,6 +2,7 @@
 //! field, what was given and what would be right; a resource with one is not used at all.
 
 use coroner_arbiter_core::command::NodeFacts;
+use coroner_arbiter_core::marks::Taint;
 use coroner_arbiter_core::policy::{
     AfterRelease, Binding, Brakes, LifeTimings, Mode, Policy, Quirk, ReleaseStrategy, Rules,
 };
@@ -11,7 +12,7 @@ use coroner_shared::time::Span;
 use k8s_openapi::api::core::v1::Node;
 use sha2::{Digest, Sha256};
 
-use super::release::{annotation_of, boot_of, is_our_taint, taints_of};
+use super::release::{annotation_of, boot_of, taints_of};
 use super::types::{
     AfterReleaseName, FencingPolicy, FencingPolicySpec, MachineBinding, MachineBindingSpec, ModeName,
     ProfileName, QuirkName, ReleaseName,
@@ -210,7 +211,7 @@ pub fn facts(node: &Node) -> Option<NodeFacts> {
     let control_plane = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"]
         .iter()
         .any(|l| labels.contains_key(*l));
-    let tainted_by_us = annotation_of(node).is_some() && taints_of(node).iter().any(is_our_taint);
+    let tainted_by_us = annotation_of(node).is_some() && taints_of(node).iter().any(Taint::is_ours);
     Some(NodeFacts {
         node: name,
         uid,

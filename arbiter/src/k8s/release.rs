@@ -7,12 +7,13 @@
 
 use std::collections::BTreeSet;
 
+use coroner_arbiter_core::marks::{self, Edit, Marked, Taint};
 use coroner_arbiter_core::phase::Released;
 use coroner_shared::id::{BootId, IncidentId, NodeName, NodeUid};
 use coroner_shared::names::{
     FIELD_MANAGER, INCIDENT_ANNOTATION, OUT_OF_SERVICE_TAINT, OUT_OF_SERVICE_VALUE, PROVEN_OFF_REASON,
 };
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
@@ -141,29 +142,11 @@ impl Writer {
         digest: &str,
     ) -> Result<(), WriteError> {
         check_boot(subject, node, proven)?;
-        let mut patch = vec![
-            test("/metadata/uid", json!(subject.uid)),
-            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
-            test("/status/nodeInfo/bootID", json!(boot_of(node))),
-        ];
+        let mut patch = bound(subject, node);
+        patch.push(test("/status/nodeInfo/bootID", json!(boot_of(node))));
         let taints = taints_of(node);
-        if !taints.iter().any(|t| t.key == OUT_OF_SERVICE_TAINT) {
-            let ours =
-                json!({ "key": OUT_OF_SERVICE_TAINT, "value": OUT_OF_SERVICE_VALUE, "effect": "NoExecute" });
-            // Appended, never replaced: what others set stays as it is and where it is.
-            patch.push(if taints.is_empty() {
-                add("/spec/taints", json!([ours]))
-            } else {
-                add("/spec/taints/-", ours)
-            });
-        }
-        patch.push(add("/spec/unschedulable", json!(true)));
-        let mark = json!(format!("{} {digest}", subject.incident));
-        patch.push(if node.metadata.annotations.as_ref().is_none_or(std::collections::BTreeMap::is_empty) {
-            add("/metadata/annotations", json!({ INCIDENT_ANNOTATION: mark }))
-        } else {
-            add(&format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION)), mark)
-        });
+        let edits = marks::release(&marked(&taints, None), &subject.incident, digest);
+        patch.extend(edits.into_iter().flat_map(|edit| operations(node, edit)));
         self.patch_node(subject, patch, "write the out-of-service taint").await
     }
 
@@ -248,29 +231,11 @@ impl Writer {
     /// As [`Writer::taint`].
     pub async fn untaint(&self, subject: &Subject) -> Result<(), WriteError> {
         let node = self.node(subject).await?;
-        let mut patch = vec![
-            test("/metadata/uid", json!(subject.uid)),
-            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
-        ];
-        let mark = annotation_of(&node);
-        let ours = mark.as_deref().is_some_and(|m| m.starts_with(&format!("{} ", subject.incident)));
-        let taints = taints_of(&node);
-        if let (true, Some(at)) = (ours, taints.iter().position(is_our_taint)) {
-            patch.push(test(&format!("/spec/taints/{at}/key"), json!(OUT_OF_SERVICE_TAINT)));
-            patch.push(test(&format!("/spec/taints/{at}/value"), json!(OUT_OF_SERVICE_VALUE)));
-            // An empty list would be a trace of ours on a Node that had none.
-            patch.push(remove(&if taints.len() == 1 {
-                "/spec/taints".to_owned()
-            } else {
-                format!("/spec/taints/{at}")
-            }));
-        }
-        if ours {
-            let path = format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION));
-            patch.push(test(&path, json!(mark)));
-            patch.push(remove(&path));
-        }
-        if patch.len() > 2 {
+        let (taints, mark) = (taints_of(&node), annotation_of(&node));
+        let edits = marks::untaint(&marked(&taints, mark.as_deref()), &subject.incident);
+        if !edits.is_empty() {
+            let mut patch = bound(subject, &node);
+            patch.extend(edits.into_iter().flat_map(|edit| operations(&node, edit)));
             self.patch_node(subject, patch, "take away the out-of-service taint").await?;
         }
         Ok(())
@@ -369,21 +334,66 @@ fn named_pod(pod: &Pod) -> Option<(String, String)> {
     Some((pod.metadata.uid.clone()?, format!("{namespace}/{}", pod.metadata.name.as_deref()?)))
 }
 
-/// Our taint, or one that looks like it.
-pub fn is_our_taint(taint: &Taint) -> bool {
-    taint.key == OUT_OF_SERVICE_TAINT
-        && taint.value.as_deref() == Some(OUT_OF_SERVICE_VALUE)
-        && taint.effect == "NoExecute"
-}
-
 /// The incident annotation.
 pub fn annotation_of(node: &Node) -> Option<String> {
     node.metadata.annotations.as_ref()?.get(INCIDENT_ANNOTATION).cloned()
 }
 
 /// All taints, in order.
-pub fn taints_of(node: &Node) -> &[Taint] {
-    node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default()
+pub fn taints_of(node: &Node) -> Vec<Taint> {
+    let taints = node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
+    taints
+        .iter()
+        .map(|t| Taint {
+            key: t.key.clone(),
+            value: t.value.clone().unwrap_or_default(),
+            effect: t.effect.clone(),
+        })
+        .collect()
+}
+
+fn marked<'a>(taints: &'a [Taint], annotation: Option<&'a str>) -> Marked<'a> {
+    Marked { taints, annotation }
+}
+
+/// What every patch of a Node tests: that it is this one, as it was read.
+fn bound(subject: &Subject, node: &Node) -> Vec<Value> {
+    vec![
+        test("/metadata/uid", json!(subject.uid)),
+        test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
+    ]
+}
+
+/// An edit as operations of a JSON patch (RFC 6902).
+fn operations(node: &Node, edit: Edit) -> Vec<Value> {
+    let annotation = format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION));
+    let bare = node.metadata.annotations.as_ref().is_none_or(std::collections::BTreeMap::is_empty);
+    match edit {
+        Edit::AddTaint(Taint { key, value, effect }) => {
+            let taint = json!({ "key": key, "value": value, "effect": effect });
+            vec![if taints_of(node).is_empty() {
+                add("/spec/taints", json!([taint]))
+            } else {
+                add("/spec/taints/-", taint)
+            }]
+        }
+        Edit::RemoveTaint { at } => vec![
+            test(&format!("/spec/taints/{at}/key"), json!(OUT_OF_SERVICE_TAINT)),
+            test(&format!("/spec/taints/{at}/value"), json!(OUT_OF_SERVICE_VALUE)),
+            remove(&format!("/spec/taints/{at}")),
+        ],
+        Edit::RemoveTaints => vec![
+            test("/spec/taints/0/key", json!(OUT_OF_SERVICE_TAINT)),
+            test("/spec/taints/0/value", json!(OUT_OF_SERVICE_VALUE)),
+            remove("/spec/taints"),
+        ],
+        Edit::Cordon => vec![add("/spec/unschedulable", json!(true))],
+        Edit::Annotate(mark) if bare => {
+            vec![add("/metadata/annotations", json!({ INCIDENT_ANNOTATION: mark }))]
+        }
+        Edit::Annotate(mark) => vec![add(&annotation, json!(mark))],
+        Edit::RemoveAnnotation(mark) => vec![test(&annotation, json!(mark)), remove(&annotation)],
+    }
 }
 
 /// The boot that the kubelet reports.
