@@ -191,7 +191,12 @@ pub struct ReturnJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReturnStep {
     /// Take taint and annotation away, read back that they are gone, then `TaintRemoved`.
-    RemoveTaint,
+    RemoveTaint {
+        /// Whether the taint was somebody else's before us: only the annotation goes.
+        keep_taint: bool,
+        /// Whether the mark names an incident that this group never knew (all replicas were lost once).
+        orphaned: bool,
+    },
     /// Uncordon if we cordoned, see that nothing of ours is left, then `Returned`.
     Finish {
         /// Whether the cordon is ours to take away.

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   taints and annotation as read --release--> AddTaint, Cordon, Annotate
-//!                                 --untaint--> RemoveTaint, RemoveAnnotation: ours alone, told by the incident
+//!                                 --untaint--> RemoveTaint, RemoveAnnotation: ours alone
 //! ```
 //!
 //! Others write taints too (autoscalers, the node controller, people). Theirs stay as they are and where they are: ours
-//! is appended to the list, and only ours is ever removed.
+//! is appended to the list, and only ours is ever removed. That the taint is ours is known from the log, which remembers
+//! whether one stood there before, and not from the annotation, which anybody may take away: a taint that stays would
+//! have storage torn from a node that works.
 
 use coroner_shared::id::IncidentId;
 use coroner_shared::mutant::{Mutant, planted};
@@ -58,7 +60,8 @@ pub enum Edit {
 /// What a release writes, in one patch. `digest` is that of the evidence; the annotation names both.
 pub fn release(node: &Marked<'_>, incident: &IncidentId, digest: &str) -> Vec<Edit> {
     let mut edits = Vec::new();
-    if node.taints.iter().all(|taint| taint.key != OUT_OF_SERVICE_TAINT) {
+    // Kubernetes takes one taint of a key and an effect; one of another effect evicts nobody.
+    if !node.taints.iter().any(Taint::evicts) {
         edits.push(Edit::AddTaint(Taint::ours()));
     }
     edits.push(Edit::Cordon);
@@ -66,21 +69,39 @@ pub fn release(node: &Marked<'_>, incident: &IncidentId, digest: &str) -> Vec<Ed
     edits
 }
 
-/// What a return takes away, in one patch. Empty: nothing of this incident stands there.
-pub fn untaint(node: &Marked<'_>, incident: &IncidentId) -> Vec<Edit> {
-    let Some(mark) = node.annotation.filter(|mark| names(mark, incident)) else { return Vec::new() };
+/// What a return takes away, in one patch. Empty: nothing of this incident stands there. `keep_taint`: an out-of-service
+/// taint stood before us, and is not ours to take. `orphaned`: nobody knows the incident that the annotation names, since
+/// all replicas were lost once; else another name there is a later release, of which nothing is touched.
+pub fn untaint(node: &Marked<'_>, incident: &IncidentId, keep_taint: bool, orphaned: bool) -> Vec<Edit> {
+    if !orphaned && node.annotation.is_some_and(|mark| !names(mark, incident)) {
+        return Vec::new();
+    }
     let mut edits = Vec::new();
-    if let Some(at) = node.taints.iter().position(Taint::is_ours) {
+    if let (false, Some(at)) = (keep_taint, node.taints.iter().position(Taint::is_ours)) {
         let alone = node.taints.len() == 1 || planted(Mutant::ForeignTaintDropped);
         edits.push(if alone { Edit::RemoveTaints } else { Edit::RemoveTaint { at } });
     }
-    edits.push(Edit::RemoveAnnotation(mark.to_owned()));
+    edits.extend(node.annotation.map(|mark| Edit::RemoveAnnotation(mark.to_owned())));
     edits
 }
 
 /// Whether an annotation is that of this incident.
 fn names(mark: &str, incident: &IncidentId) -> bool {
     mark.split(' ').next() == Some(incident.to_string().as_str())
+}
+
+// === impl Marked ===
+
+impl Marked<'_> {
+    /// Whether the node is out of service by our hand: our annotation stands, and a taint that evicts.
+    pub fn is_ours(&self) -> bool {
+        self.annotation.is_some() && self.taints.iter().any(Taint::evicts)
+    }
+
+    /// Whether a taint that evicts stands there, and no mark of ours beside it.
+    pub fn is_anothers(&self) -> bool {
+        self.annotation.is_none() && self.taints.iter().any(Taint::evicts)
+    }
 }
 
 // === impl Taint ===
@@ -93,6 +114,11 @@ impl Taint {
             value: OUT_OF_SERVICE_VALUE.to_owned(),
             effect: OUT_OF_SERVICE_EFFECT.to_owned(),
         }
+    }
+
+    /// Whether it has pods evicted as from a node that is out of service, whoever wrote it.
+    pub fn evicts(&self) -> bool {
+        self.key == OUT_OF_SERVICE_TAINT && self.effect == OUT_OF_SERVICE_EFFECT
     }
 
     /// Ours, or one that looks like it.
@@ -128,6 +154,9 @@ mod tests {
         // Somebody else's taint of the same key cannot stand beside ours with the same effect.
         let theirs = Taint { value: "maintenance".to_owned(), ..Taint::ours() };
         assert_eq!(release(&marked(&[theirs], None), &incident(7), "abc").len(), 2);
+        // One of another effect evicts nobody: ours is needed beside it.
+        let idle = Taint { effect: "NoSchedule".to_owned(), ..Taint::ours() };
+        assert_eq!(release(&marked(&[idle], None), &incident(7), "abc").len(), 3);
     }
 
     #[test]
@@ -142,18 +171,32 @@ mod tests {
             (vec![Taint { value: "maintenance".to_owned(), ..Taint::ours() }], None),
             (vec![Taint { effect: "NoSchedule".to_owned(), ..Taint::ours() }], None),
         ] {
-            let edits = untaint(&marked(&taints, Some(&mark)), &incident(7));
+            let edits = untaint(&marked(&taints, Some(&mark)), &incident(7), false, false);
             assert_eq!(edits, wanted.into_iter().chain([gone.clone()]).collect::<Vec<_>>(), "{taints:?}");
         }
     }
 
     #[test]
-    fn what_another_incident_or_nobody_marked_stays() {
+    fn what_another_incident_marked_stays_unless_nobody_remembers_that_one() {
         let taints = [Taint::ours()];
-        for annotation in [None, Some(format!("{} abc", incident(8))), Some(format!("{}0 abc", incident(7)))]
-        {
-            let node = marked(&taints, annotation.as_deref());
-            assert_eq!(untaint(&node, &incident(7)), [], "{annotation:?}");
+        for mark in [format!("{} abc", incident(8)), format!("{}0 abc", incident(7))] {
+            let node = marked(&taints, Some(&mark));
+            assert_eq!(untaint(&node, &incident(7), false, false), [], "{mark}");
+            let all = [Edit::RemoveTaints, Edit::RemoveAnnotation(mark.clone())];
+            assert_eq!(untaint(&node, &incident(7), false, true), all, "orphaned: {mark}");
         }
+    }
+
+    #[test]
+    fn whose_a_taint_is_is_known_from_the_log_and_not_from_the_annotation() {
+        let taints = [Taint::ours()];
+        let stripped = marked(&taints, None);
+        assert_eq!(untaint(&stripped, &incident(7), false, false), [Edit::RemoveTaints]);
+        assert_eq!(untaint(&stripped, &incident(7), true, false), [], "it stood before us");
+        assert!(stripped.is_anothers() && !stripped.is_ours());
+        let mark = format!("{} abc", incident(7));
+        let both = marked(&taints, Some(&mark));
+        assert!(both.is_ours() && !both.is_anothers());
+        assert_eq!(untaint(&both, &incident(7), true, false), [Edit::RemoveAnnotation(mark.clone())]);
     }
 }

@@ -302,6 +302,9 @@ pub struct OffReadings {
 pub struct Released {
     /// Whether it was cordoned by somebody else.
     pub was_cordoned: bool,
+    /// Whether somebody else's out-of-service taint stood on it, which is then not ours to take away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_tainted: bool,
     /// Pods that must go, by uid, with namespace/name for people.
     pub pods: Vec<(String, String)>,
     /// VolumeAttachments that must go, by uid, with name.

@@ -39,6 +39,10 @@ pub struct Policy {
     pub power_poll: Span,
     /// No power command for the nodes of this policy.
     pub paused: bool,
+    /// Why it stands as Observe whatever its resource says: values that cannot be meant. Its nodes are not left to
+    /// another policy meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusable: Option<String>,
 }
 
 /// Whether anything may be done.

@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod convert;
+pub mod patches;
 pub mod publish;
 pub mod release;
 pub mod types;

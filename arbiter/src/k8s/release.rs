@@ -1,24 +1,20 @@
 //! What a release and a return write to Kubernetes, one function per write. Who may call them, and when, is decided in
 //! the core; each is safe to repeat and tells what it found.
-//!
-//! Every patch of a Node is a JSON patch (RFC 6902) with `test` operations: a Node that is another one, has booted
-//! again or was changed in between refuses it whole (422), and nothing is ever replaced that somebody else may have
-//! written.
+//! The patches themselves are in [`super::patches`].
 
 use std::collections::BTreeSet;
 
-use coroner_arbiter_core::marks::{self, Edit, Marked, Taint};
 use coroner_arbiter_core::phase::Released;
 use coroner_shared::id::{BootId, IncidentId, NodeName, NodeUid};
-use coroner_shared::names::{
-    FIELD_MANAGER, INCIDENT_ANNOTATION, OUT_OF_SERVICE_TAINT, OUT_OF_SERVICE_VALUE, PROVEN_OFF_REASON,
-};
+use coroner_shared::names::{FIELD_MANAGER, OUT_OF_SERVICE_TAINT, OUT_OF_SERVICE_VALUE};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::Value;
 use thiserror::Error;
+
+use super::patches::{self, boot_of};
 
 /// Why a write did not happen.
 #[derive(Debug, Error)]
@@ -121,6 +117,7 @@ impl Writer {
         let attachments = self.attachments_of(subject).await?;
         let before = Released {
             was_cordoned: node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false),
+            was_tainted: patches::tainted_by_others(&node),
             pods: pods.iter().filter(|p| concerns(p)).filter_map(named_pod).collect(),
             attachments: attachments
                 .iter()
@@ -142,41 +139,21 @@ impl Writer {
         digest: &str,
     ) -> Result<(), WriteError> {
         check_boot(subject, node, proven)?;
-        let mut patch = bound(subject, node);
-        patch.push(test("/status/nodeInfo/bootID", json!(boot_of(node))));
-        let taints = taints_of(node);
-        let edits = marks::release(&marked(&taints, None), &subject.incident, digest);
-        patch.extend(edits.into_iter().flat_map(|edit| operations(node, edit)));
+        let patch = patches::taint(subject, node, digest);
         self.patch_node(subject, patch, "write the out-of-service taint").await
     }
 
-    /// Step 2: `Ready=Unknown`, if the node controller has not written it yet: pod garbage collection waits for it.
+    /// Step 2: `Ready=Unknown`, if the node controller has not written it yet: pod garbage collection waits for it. Only
+    /// while the kubelet reports the boot that was proven off: a later one speaks for itself.
     ///
     /// # Errors
-    /// The API server, or the Node changed.
-    pub async fn not_ready(&self, subject: &Subject, now: &str) -> Result<(), WriteError> {
+    /// [`WriteError::BootChanged`], the API server, or the Node changed.
+    pub async fn not_ready(&self, subject: &Subject, proven: BootId, now: &str) -> Result<(), WriteError> {
         let node = self.node(subject).await?;
-        let conditions = node.status.as_ref().and_then(|s| s.conditions.as_ref());
-        let Some(at) =
-            conditions.and_then(|c| c.iter().position(|c| c.type_ == "Ready" && c.status == "True"))
-        else {
-            return Ok(());
-        };
-        let path = format!("/status/conditions/{at}");
-        let patch = vec![
-            test("/metadata/uid", json!(subject.uid)),
-            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
-            test(&format!("{path}/type"), json!("Ready")),
-            json!({ "op": "replace", "path": format!("{path}/status"), "value": "Unknown" }),
-            add(&format!("{path}/reason"), json!(PROVEN_OFF_REASON)),
-            add(
-                &format!("{path}/message"),
-                json!(format!("Coroner has proven that the machine is off (incident {})", subject.incident)),
-            ),
-            add(&format!("{path}/lastTransitionTime"), json!(now)),
-        ];
+        check_boot(subject, &node, proven)?;
+        let Some(patch) = patches::not_ready(subject, &node, now) else { return Ok(()) };
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Json::<()>(json_patch(patch));
+        let patch = Patch::Json::<()>(patches::json_patch(patch));
         let result = self.nodes.patch_status(subject.node.as_str(), &params, &patch).await;
         result.map(|_| ()).map_err(|e| patch_error(subject, "write Ready=Unknown", e))
     }
@@ -225,20 +202,22 @@ impl Writer {
         Ok(pods.chain(volumes.map(|(_, name)| format!("VolumeAttachment {name}"))).collect())
     }
 
-    /// The way back: takes away our taint and annotation, bound to both, and reads them back as gone.
+    /// The way back: takes away our taint and annotation, bound to both, and reads them back as gone. `keep_taint`: the
+    /// taint was somebody else's before us. `orphaned`: the annotation names an incident that nobody knows any more.
     ///
     /// # Errors
     /// As [`Writer::taint`].
-    pub async fn untaint(&self, subject: &Subject) -> Result<(), WriteError> {
+    pub async fn untaint(
+        &self,
+        subject: &Subject,
+        keep_taint: bool,
+        orphaned: bool,
+    ) -> Result<(), WriteError> {
         let node = self.node(subject).await?;
-        let (taints, mark) = (taints_of(&node), annotation_of(&node));
-        let edits = marks::untaint(&marked(&taints, mark.as_deref()), &subject.incident);
-        if !edits.is_empty() {
-            let mut patch = bound(subject, &node);
-            patch.extend(edits.into_iter().flat_map(|edit| operations(&node, edit)));
-            self.patch_node(subject, patch, "take away the out-of-service taint").await?;
+        match patches::untaint(subject, &node, keep_taint, orphaned) {
+            Some(patch) => self.patch_node(subject, patch, "take away the out-of-service taint").await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The last step back: uncordons, unless somebody else had cordoned it before.
@@ -250,11 +229,7 @@ impl Writer {
         if !node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false) {
             return Ok(());
         }
-        let patch = vec![
-            test("/metadata/uid", json!(subject.uid)),
-            test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
-            remove("/spec/unschedulable"),
-        ];
+        let patch = patches::uncordon(subject, &node);
         self.patch_node(subject, patch, "uncordon the Node").await
     }
 
@@ -265,7 +240,7 @@ impl Writer {
         what: &'static str,
     ) -> Result<(), WriteError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Json::<()>(json_patch(patch));
+        let patch = Patch::Json::<()>(patches::json_patch(patch));
         self.nodes
             .patch(subject.node.as_str(), &params, &patch)
             .await
@@ -334,103 +309,12 @@ fn named_pod(pod: &Pod) -> Option<(String, String)> {
     Some((pod.metadata.uid.clone()?, format!("{namespace}/{}", pod.metadata.name.as_deref()?)))
 }
 
-/// The incident annotation.
-pub fn annotation_of(node: &Node) -> Option<String> {
-    node.metadata.annotations.as_ref()?.get(INCIDENT_ANNOTATION).cloned()
-}
-
-/// All taints, in order.
-pub fn taints_of(node: &Node) -> Vec<Taint> {
-    let taints = node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default();
-    taints
-        .iter()
-        .map(|t| Taint {
-            key: t.key.clone(),
-            value: t.value.clone().unwrap_or_default(),
-            effect: t.effect.clone(),
-        })
-        .collect()
-}
-
-fn marked<'a>(taints: &'a [Taint], annotation: Option<&'a str>) -> Marked<'a> {
-    Marked { taints, annotation }
-}
-
-/// What every patch of a Node tests: that it is this one, as it was read.
-fn bound(subject: &Subject, node: &Node) -> Vec<Value> {
-    vec![
-        test("/metadata/uid", json!(subject.uid)),
-        test("/metadata/resourceVersion", json!(node.metadata.resource_version)),
-    ]
-}
-
-/// An edit as operations of a JSON patch (RFC 6902).
-fn operations(node: &Node, edit: Edit) -> Vec<Value> {
-    let annotation = format!("/metadata/annotations/{}", escape(INCIDENT_ANNOTATION));
-    let bare = node.metadata.annotations.as_ref().is_none_or(std::collections::BTreeMap::is_empty);
-    match edit {
-        Edit::AddTaint(Taint { key, value, effect }) => {
-            let taint = json!({ "key": key, "value": value, "effect": effect });
-            vec![if taints_of(node).is_empty() {
-                add("/spec/taints", json!([taint]))
-            } else {
-                add("/spec/taints/-", taint)
-            }]
-        }
-        Edit::RemoveTaint { at } => vec![
-            test(&format!("/spec/taints/{at}/key"), json!(OUT_OF_SERVICE_TAINT)),
-            test(&format!("/spec/taints/{at}/value"), json!(OUT_OF_SERVICE_VALUE)),
-            remove(&format!("/spec/taints/{at}")),
-        ],
-        Edit::RemoveTaints => vec![
-            test("/spec/taints/0/key", json!(OUT_OF_SERVICE_TAINT)),
-            test("/spec/taints/0/value", json!(OUT_OF_SERVICE_VALUE)),
-            remove("/spec/taints"),
-        ],
-        Edit::Cordon => vec![add("/spec/unschedulable", json!(true))],
-        Edit::Annotate(mark) if bare => {
-            vec![add("/metadata/annotations", json!({ INCIDENT_ANNOTATION: mark }))]
-        }
-        Edit::Annotate(mark) => vec![add(&annotation, json!(mark))],
-        Edit::RemoveAnnotation(mark) => vec![test(&annotation, json!(mark)), remove(&annotation)],
-    }
-}
-
-/// The boot that the kubelet reports.
-pub fn boot_of(node: &Node) -> String {
-    node.status.as_ref().and_then(|s| s.node_info.as_ref()).map(|i| i.boot_id.clone()).unwrap_or_default()
-}
-
 fn check_boot(subject: &Subject, node: &Node, proven: BootId) -> Result<(), WriteError> {
     let found = boot_of(node);
     if found.parse::<BootId>() == Ok(proven) {
         return Ok(());
     }
     Err(WriteError::BootChanged { node: subject.node.clone(), proven, found })
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "always made for this call")]
-fn test(path: &str, value: Value) -> Value {
-    json!({ "op": "test", "path": path, "value": value })
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "always made for this call")]
-fn add(path: &str, value: Value) -> Value {
-    json!({ "op": "add", "path": path, "value": value })
-}
-
-fn remove(path: &str) -> Value {
-    json!({ "op": "remove", "path": path })
-}
-
-/// A key inside a JSON pointer (RFC 6901).
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-fn json_patch(operations: Vec<Value>) -> json_patch::Patch {
-    // Made from the constructors above, so it always is one.
-    serde_json::from_value(Value::Array(operations)).unwrap_or_default()
 }
 
 fn api(subject: &Subject, what: &'static str, source: kube::Error) -> WriteError {
@@ -450,6 +334,7 @@ fn patch_error(subject: &Subject, what: &'static str, error: kube::Error) -> Wri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn pod(value: Value) -> Pod {
         serde_json::from_value(value).unwrap()
@@ -483,12 +368,5 @@ mod tests {
         assert!(concerns(&tolerant(
             json!({"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
         )));
-    }
-
-    #[test]
-    fn patches_are_json_patches() {
-        let patch = json_patch(vec![test("/metadata/uid", json!("x")), add("/a/-", json!(1)), remove("/b")]);
-        assert_eq!(patch.0.len(), 3);
-        assert_eq!(escape("coroner.dev/incident"), "coroner.dev~1incident");
     }
 }

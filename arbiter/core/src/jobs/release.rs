@@ -76,8 +76,10 @@ pub(super) fn returning(state: &State, node: &Node, record: &Incident, life: &Li
         jobs.push(Job::WatchReleased(WatchReleasedJob { life: life.clone(), leftovers, power: false }));
     }
     let step = match released {
-        Some(_) if taint_removed.is_none() => {
-            return_waits_for(state, &life.node).is_empty().then_some(ReturnStep::RemoveTaint)
+        Some(released) if taint_removed.is_none() => {
+            let (keep_taint, orphaned) = (released.was_tainted, record.orphaned);
+            let step = ReturnStep::RemoveTaint { keep_taint, orphaned };
+            return_waits_for(state, &life.node).is_empty().then_some(step)
         }
         Some(released) => end_waits_for(state, &life.node)
             .is_empty()

@@ -81,7 +81,7 @@ fn each_phase_asks_for_its_work() {
     assert_eq!(kinds(&w, 1), Vec::<&str>::new(), "Ready is waited for");
     w.wait(secs(30));
     let Job::Return(removing) = job(&w, 1, "Return") else { panic!() };
-    assert_eq!(removing.step, ReturnStep::RemoveTaint);
+    assert_eq!(removing.step, ReturnStep::RemoveTaint { keep_taint: false, orphaned: false });
     w.done(Command::TaintRemoved { node: name(1), incident: w.incident_id(1) });
     w.change(1, |f| f.tainted_by_us = false);
     assert_eq!(kinds(&w, 1), Vec::<&str>::new(), "the margin");

@@ -80,6 +80,7 @@ pub(crate) fn policy(mode: Mode) -> Policy {
         after_release: AfterRelease::PowerOn,
         power_poll: Span::from_secs(30),
         paused: false,
+        unusable: None,
     }
 }
 
@@ -91,6 +92,7 @@ pub(crate) fn secs(s: u64) -> Span {
 pub(crate) fn before() -> Released {
     Released {
         was_cordoned: false,
+        was_tainted: false,
         pods: vec![("pod-1".to_owned(), "default/web-0".to_owned())],
         attachments: vec![("va-1".to_owned(), "csi-1".to_owned())],
     }
