@@ -6,7 +6,8 @@
 //!   state, who, class, stage ------------------------> Ok | the first Brake that refuses
 //! ```
 //!
-//! A machine that is already off (class FoundOff) harms nobody further, so only the pace holds it. An incident never
+//! A machine that is already off (class FoundOff) harms nobody further, so only the pace holds it; one that came on again
+//! meanwhile is asked about as if it had been found silent and On, at the attempt that would turn it off. An incident never
 //! counts against itself. A re-fence is not asked for at all: its node was paid for when it was first condemned, and a
 //! second writer is worse than one more power-off.
 
@@ -333,6 +334,13 @@ fn paced(state: &State, limits: &Limits) -> Result<(), Brake> {
 /// How much of the budget is used at this moment, as the time that refills it.
 pub fn budget_spent(state: &State) -> Span {
     state.brakes.spent.saturating_sub(state.now.since(state.brakes.spent_at))
+}
+
+/// Takes one intent out of the budget.
+pub(crate) fn spend(state: &mut State) {
+    let refill = limits(state).budget_refill;
+    state.brakes.spent = budget_spent(state) + refill;
+    state.brakes.spent_at = state.now;
 }
 
 /// Whole intents that the budget still has.

@@ -31,7 +31,7 @@ use crate::brake;
 use crate::command::Command;
 use crate::phase::{EvidenceClass, Phase};
 use crate::state::State;
-use crate::verdict::{Quorum, is_correlated, verdict};
+use crate::verdict::{Quorum, RENEWAL_SLACK, is_correlated, verdict};
 use crate::view::{BmcView, Verdict, View};
 use crate::witness::Pool;
 use desk::Desk;
@@ -135,6 +135,9 @@ pub struct JudgeOutput {
     pub findings: Vec<Finding>,
     /// Whether this leader should give up leading.
     pub step_down: Option<StepDown>,
+    /// Whether this leader has listened for long enough to say that somebody is *not* heard. Before that its silence
+    /// means nothing, and nothing irreversible may rest on it.
+    pub settled: bool,
     /// Every suspect with the verdict of this moment.
     pub judged: BTreeMap<NodeName, (View, Verdict)>,
 }
@@ -151,6 +154,17 @@ pub struct Judge {
     waited: Mono,
     /// When the log was last told of a storm.
     storm_told: Option<Mono>,
+}
+
+// === impl LeaseSeen ===
+
+impl LeaseSeen {
+    /// Whether the kubelet shows life at `now`: it renewed after the last sign of life that anybody holds, and its next
+    /// renewal is not overdue. The last renewal of a dying host comes before that, or is overdue soon.
+    pub fn shows_life(&self, now: Mono, last_sign: Option<Mono>) -> bool {
+        let since_sign = |at: &Mono| last_sign.is_none_or(|sign| *at > sign);
+        self.changed.filter(since_sign).is_some_and(|at| now.since(at) < self.interval + RENEWAL_SLACK)
+    }
 }
 
 // === impl Judge ===
@@ -179,8 +193,9 @@ impl Judge {
         self.asked = self.asked.max(sight.term << TERM_SHIFT);
         let ask_probes = gather::asks(&scene, &mut self.desks, &mut self.asked);
         let judged = self.judge(&scene, &fleet, &looked);
-        let mut commands = self.signs.commands(&scene);
-        if self.grace.is_over(&scene) {
+        let settled = self.grace.is_over(&scene);
+        let mut commands = self.signs.commands(&scene, settled);
+        if settled {
             commands.extend(self.propose(&scene, &judged));
         }
         JudgeOutput {
@@ -189,6 +204,7 @@ impl Judge {
             read_bmc: gather::bmcs(&scene, &self.desks),
             findings: findings::of(&scene, &fleet, &judged),
             step_down: findings::step_down(&scene, &fleet),
+            settled,
             judged,
         }
     }

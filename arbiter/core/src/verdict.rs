@@ -28,6 +28,7 @@ use crate::policy::Rules;
 use crate::view::{FleetView, Pending, Verdict, View};
 use answers::Answers;
 pub(crate) use answers::standing_answers;
+pub(crate) use kubelet::{LEASE_RENEWAL, RENEWAL_SLACK};
 pub use power::Power;
 pub use quorum::{Quorum, silent_needed};
 

@@ -10,7 +10,7 @@ use super::{At, ledger};
 use crate::brake::{self, Asking, Stage};
 use crate::command::{Command, Outcome};
 use crate::phase::{Attempt, EvidenceClass, HeldReason, Phase};
-use crate::state::State;
+use crate::state::{Incident, State};
 
 /// A power command is about to be sent.
 pub(crate) fn attempt(state: &mut State, at: At<'_>) -> Outcome {
@@ -32,7 +32,7 @@ pub(crate) fn attempt(state: &mut State, at: At<'_>) -> Outcome {
     if let Err(refusal) = admit(state, name, incident, *was_on, read_only, first, re_fence) {
         return refusal.refuse(name);
     }
-    if let Some(why) = forbidden(state, name, incident, first, re_fence) {
+    if let Some(why) = forbidden(state, name, incident, first, re_fence, *was_on) {
         // Whatever else stops an intent has closed it by now, but for a pause of what was found off: that goes on, and
         // is proven by reading alone.
         if first && matches!(why, HeldReason::Brake(_)) {
@@ -49,6 +49,9 @@ pub(crate) fn attempt(state: &mut State, at: At<'_>) -> Outcome {
         answer: None,
         was_on: *was_on,
     };
+    if !re_fence && unpaid_harm(state, incident, *was_on) {
+        brake::spend(state);
+    }
     let now = state.now;
     if let Some(record) = state.incidents.get_mut(incident) {
         record.last_attempt = Some(sending.clone());
@@ -100,13 +103,15 @@ fn admit(
 }
 
 /// What forbids it from outside: pause, policy, opt-out, binding, and the brakes. A re-fence was paid for when its node
-/// was first condemned.
+/// was first condemned. A machine found off that came on again was not: to turn it off is new harm, as if it had been
+/// found silent and On.
 fn forbidden(
     state: &State,
     name: &NodeName,
     incident: &IncidentId,
     first: bool,
     re_fence: bool,
+    was_on: bool,
 ) -> Option<HeldReason> {
     match may_command(state, name) {
         Err(HeldReason::Paused { .. }) if planted(Mutant::PauseIgnored) && !first => {}
@@ -117,8 +122,19 @@ fn forbidden(
     if re_fence {
         return None;
     }
-    let asking = Asking { node: name, incident: Some(incident), class: &class, stage: Stage::Attempt };
+    let stage = if unpaid_harm(state, incident, was_on) { Stage::Intent } else { Stage::Attempt };
+    let class = match class {
+        EvidenceClass::FoundOff if was_on => EvidenceClass::HostSilentBmcOn,
+        EvidenceClass::FoundOff | EvidenceClass::HostSilentBmcOn | EvidenceClass::Ordered { .. } => class,
+    };
+    let asking = Asking { node: name, incident: Some(incident), class: &class, stage };
     brake::ask(state, asking).err().map(HeldReason::Brake)
+}
+
+/// Whether this sending turns off a machine that no budget was asked for: it was found off, and is On.
+fn unpaid_harm(state: &State, incident: &IncidentId, was_on: bool) -> bool {
+    let unpaid = |record: &Incident| record.class == Some(EvidenceClass::FoundOff) && !record.sent_while_on;
+    was_on && state.incidents.get(incident).is_some_and(unpaid)
 }
 
 /// What the BMC answered to the current attempt.

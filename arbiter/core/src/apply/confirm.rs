@@ -11,7 +11,8 @@ use crate::fence::COMMAND_DEADLINE;
 use crate::permit;
 use crate::phase::{Confirmation, FenceProof, HeldReason, Phase, Released};
 use crate::policy::select::enforcing;
-use crate::state::State;
+use crate::state::{Node, State};
+use crate::verdict::LEASE_RENEWAL;
 
 /// Takes a confirmation.
 pub(crate) fn confirm_off(
@@ -51,6 +52,18 @@ pub(crate) fn confirm_off(
     }
     ledger::enter(state, name, Phase::ProvenOff { incident: id, proof, released, last_read_failed: None });
     Outcome::Done
+}
+
+/// What speaks for a machine that runs although nobody hears its agent: a hold says so, or the kubelet renewed its Lease
+/// and its next renewal is not overdue. A person who is mistaken about the machine must not be believed against that.
+fn shows_life(state: &State, node: &Node) -> Option<HeldReason> {
+    if let Phase::Held { why: why @ (HeldReason::KubeletAlive | HeldReason::HostAnswersOnly), .. } =
+        &node.phase
+    {
+        return Some(why.clone());
+    }
+    let renewed = node.lease_moved.is_some_and(|moved| state.now.since(moved) < LEASE_RENEWAL);
+    renewed.then_some(HeldReason::KubeletAlive)
 }
 
 /// Whether the confirmation may be taken; what was released before, in a re-fence.
@@ -93,6 +106,9 @@ fn admit(
     let rebooted = node.member.as_ref().is_some_and(|m| m.boot != life.boot);
     if heard || node.heard_since.is_some() || rebooted {
         return refused(ConfirmRefusal::Heard);
+    }
+    if let Some(why) = shows_life(state, node) {
+        return refused(ConfirmRefusal::ShowsLife(why));
     }
     if let Some(why) = permit::observes(state, name) {
         return Err(HoldRefusal::Held(why).refuse(name));

@@ -57,11 +57,7 @@ pub(crate) fn intent(
     match class {
         // A machine that is off already costs nothing of the budget.
         EvidenceClass::FoundOff => {}
-        EvidenceClass::HostSilentBmcOn | EvidenceClass::Ordered { .. } => {
-            let refill = brake::limits(state).budget_refill;
-            state.brakes.spent = brake::budget_spent(state) + refill;
-            state.brakes.spent_at = state.now;
-        }
+        EvidenceClass::HostSilentBmcOn | EvidenceClass::Ordered { .. } => brake::spend(state),
     }
     ledger::note(state, at, incident, "Intent", if read_only { "reading only" } else { "" });
     let intent = ledger::intent(state, incident, read_only);

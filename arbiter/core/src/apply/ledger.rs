@@ -147,6 +147,8 @@ pub(crate) fn hold(state: &mut State, at: At<'_>, name: &NodeName, why: HeldReas
     }
     if let Some(incident) = state.incidents.get_mut(&id) {
         incident.held = Some(why.clone());
+        // Whatever was proven no longer holds, or nobody would hold it.
+        (incident.proven, incident.proven_by) = (None, None);
     }
     note(state, at, &id, "Held", &words::hold(&why));
     enter(state, name, Phase::Held { incident: id, why });

@@ -8,11 +8,12 @@ use super::fencing::{is_current, may_command, rebooted};
 use super::proven::holds;
 use super::refusal::{FencingRefusal, HoldRefusal, Refuses};
 use super::settle::CONFIRMATION_AGE;
+use super::signs::nothing_sent;
 use super::{At, ledger};
 use crate::command::{Command, Outcome};
 use crate::evidence::LookedAt;
 use crate::last_read::PROOF_AGE_MAX;
-use crate::phase::{FenceProof, LastReadFailed, OffReadings, Phase};
+use crate::phase::{FenceProof, HeldReason, LastReadFailed, OffReadings, Phase};
 use crate::policy::AfterRelease;
 use crate::state::State;
 
@@ -52,6 +53,13 @@ pub(crate) fn last_read_on(state: &mut State, at: At<'_>, name: &NodeName, incid
         return Outcome::Stale;
     };
     let released = released.clone();
+    if released.is_none() && nothing_sent(state, incident) {
+        // Nobody asked a brake for it, and a person's word is no evidence against a BMC that says On: it is judged anew
+        // by what is seen of it now.
+        ledger::note(state, at, incident, "LastReadOn", "nothing was sent to it; it is judged anew");
+        ledger::hold(state, at, name, HeldReason::FoundOnAgain);
+        return Outcome::Done;
+    }
     ledger::note(state, at, incident, "LastReadOn", "it is on again; off is wanted anew");
     let intent = ledger::intent(state, incident, false);
     let attempt = state.incidents.get(incident).and_then(|i| i.last_attempt.clone());

@@ -1,6 +1,6 @@
 //! Signs of life that matter: a proof of life, its end, and a Lease that moves.
 
-use coroner_shared::id::{BootId, NodeName};
+use coroner_shared::id::{BootId, IncidentId, NodeName};
 use coroner_shared::mutant::{Mutant, planted};
 
 use super::{At, ledger};
@@ -64,6 +64,12 @@ fn edge_of_life(state: &mut State, at: At<'_>, name: &NodeName, how: &str) -> bo
                 "HeardAfterProof",
                 "it was proven off, and is heard again under the same boot id",
             );
+            if released.is_none() && nothing_sent(state, &incident) {
+                // Proven by reading or by a person's word alone: no command of ours is to be waited for, and what it
+                // was condemned on is over.
+                reprieve(state, at, name, how);
+                return true;
+            }
             note_heard(state, name);
             let intent = ledger::intent(state, &incident, false);
             let attempt = state.incidents.get(&incident).and_then(|i| i.last_attempt.clone());
@@ -104,6 +110,13 @@ fn reprieves(state: &State, name: &NodeName) -> bool {
         .open_incident(name)
         .is_some_and(|(_, i)| matches!(i.class, Some(EvidenceClass::Ordered { .. })));
     untouched && !ordered
+}
+
+/// Whether no power command was ever committed under this incident, and nobody ordered one.
+pub(crate) fn nothing_sent(state: &State, incident: &IncidentId) -> bool {
+    state.incidents.get(incident).is_some_and(|record| {
+        record.last_attempt.is_none() && !matches!(record.class, Some(EvidenceClass::Ordered { .. }))
+    })
 }
 
 /// Ends a condemnation before anything was sent, if a sign of life may. Answers whether it did.

@@ -383,12 +383,13 @@ fn a_repeat_offender_that_is_found_off_is_released_and_stays_off() {
     let mut w = World::new(12);
     w.found_off(5);
     w.done(w.intent(5));
-    w.wait(secs(31));
-    w.done(w.proven(5, 0, offs(5, secs(30), None)));
-    w.done(Command::LastReadOn { node: name(5), incident: w.incident_id(5) });
-    w.done(w.attempt(5, 1, true));
+    w.done(w.attempt(5, 1, false));
     w.wait(secs(31));
     w.done(w.proven(5, 1, offs(5, secs(30), None)));
+    w.done(Command::LastReadOn { node: name(5), incident: w.incident_id(5) });
+    w.done(w.attempt(5, 2, true));
+    w.wait(secs(31));
+    w.done(w.proven(5, 2, offs(5, secs(30), None)));
     w.done(w.release_begun(5));
     w.done(w.taint_seen(5));
     w.done(w.leftovers_gone(5));

@@ -50,8 +50,9 @@ enum Told {
 // === impl Signs ===
 
 impl Signs {
-    /// What to tell now.
-    pub(super) fn commands(&mut self, scene: &Scene<'_>) -> Vec<Command> {
+    /// What to tell now. A leader that has not listened for long enough (`settled`) may say that it hears somebody, and
+    /// not that it does not.
+    pub(super) fn commands(&mut self, scene: &Scene<'_>, settled: bool) -> Vec<Command> {
         self.told.retain(|(name, _), at| {
             scene.node(name).is_some() && scene.now.since(*at) < HEARD_EVERY.times(2)
         });
@@ -60,12 +61,12 @@ impl Signs {
             if scene.state().observers.seat(name).is_none() {
                 continue;
             }
-            commands.extend(self.of(scene, name, node));
+            commands.extend(self.of(scene, name, node, settled));
         }
         commands
     }
 
-    fn of(&mut self, scene: &Scene<'_>, name: &NodeName, node: &Node) -> Vec<Command> {
+    fn of(&mut self, scene: &Scene<'_>, name: &NodeName, node: &Node, settled: bool) -> Vec<Command> {
         let mut commands = Vec::new();
         if waits_for_life(node)
             && let Some((boot, seq)) = heard(scene, name, node)
@@ -73,7 +74,8 @@ impl Signs {
         {
             commands.push(Command::Heard { node: name.clone(), boot, seq });
         }
-        if node.heard_since.is_some()
+        if settled
+            && node.heard_since.is_some()
             && !scene.pooled.heard_within(name, HEARD)
             && self.may(scene.now, name, Told::SilentAgain, AGAIN)
         {

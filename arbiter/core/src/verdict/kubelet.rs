@@ -14,7 +14,9 @@ use coroner_shared::time::Span;
 use crate::view::View;
 
 /// A renewal may be this late.
-const RENEWAL_SLACK: Span = Span::from_secs(1);
+pub(crate) const RENEWAL_SLACK: Span = Span::from_secs(1);
+/// A kubelet with the usual renewal interval (10 s, a quarter of `nodeLeaseDurationSeconds`) is overdue after this.
+pub(crate) const LEASE_RENEWAL: Span = Span::from_secs(11);
 
 /// Whether the kubelet renewed its Lease after the failure date, and its next renewal is not yet overdue.
 pub(super) fn is_alive(view: &View) -> bool {

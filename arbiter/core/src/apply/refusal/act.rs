@@ -3,6 +3,8 @@
 use coroner_shared::id::IncidentId;
 
 use super::{Refuses, Said};
+use crate::phase::HeldReason;
+use crate::words;
 
 /// Why an act is not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(crate) enum ConfirmRefusal {
     CallUnderWay,
     /// It is heard.
     Heard,
+    /// Nobody hears its agent, and something else says that the machine runs.
+    ShowsLife(HeldReason),
 }
 
 impl Refuses for ActRefusal {
@@ -121,9 +125,15 @@ impl Refuses for ConfirmRefusal {
             ),
             Self::Heard => said(
                 "Heard",
-                "somebody hears it, so it is not off",
+                "somebody hears it, or its kubelet renews its Lease, so it is not off",
                 "Nothing is released.",
                 "Check which machine was looked at; this one lives.",
+            ),
+            Self::ShowsLife(why) => said(
+                "ShowsLife",
+                &format!("it is not off: {}", words::hold(why)),
+                "Nothing is released.",
+                "Check which machine was looked at. If this one is off, confirm again in a quarter of a minute.",
             ),
         }
     }

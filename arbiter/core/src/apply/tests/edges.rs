@@ -37,6 +37,9 @@ pub(crate) const ALL: &[(&str, &str, &str)] = &[
     ("ProvenOff", "Held", "another machine, nothing released"),
     ("Fencing", "ProvenOff", "proof complete"),
     ("ProvenOff", "Fencing", "last read says On, or the same boot is heard"),
+    // Not in the design's table: without a command of ours there is nothing to send again, and no brake was asked.
+    ("ProvenOff", "Held", "nothing sent; last read says On"),
+    ("ProvenOff", "Alive", "nothing sent; proof of life: Reprieve"),
     ("ProvenOff", "ProvenOff", "last read cannot be made"),
     ("ProvenOff", "Releasing", "last read good"),
     ("Releasing", "Released", "taint seen"),

@@ -4,7 +4,7 @@
 use coroner_shared::bmc::CommandAnswer;
 use coroner_shared::time::Span;
 
-use super::world::{World, binding, boot, key, machine, name, offs, pin, policy, secs, uid};
+use super::world::{World, binding, boot, key, machine, name, offs, pin, policy, replica, secs, uid};
 use crate::apply::refusal::{ActRefusal, ConfirmRefusal, FactRefusal, FencingRefusal, HoldRefusal, Refuses};
 use crate::command::{Command, Outcome};
 use crate::phase::{Brake, HeldReason};
@@ -27,6 +27,7 @@ fn all() -> Vec<Box<dyn Refuses>> {
         Box::new(ConfirmRefusal::OtherIncident(Some("n1-00000001".to_owned().into()))),
         Box::new(ConfirmRefusal::CallUnderWay),
         Box::new(ConfirmRefusal::Heard),
+        Box::new(ConfirmRefusal::ShowsLife(HeldReason::KubeletAlive)),
         Box::new(FencingRefusal::Heard),
         Box::new(FencingRefusal::LeaseMoved),
         Box::new(FencingRefusal::NewBootSeen),
@@ -231,11 +232,69 @@ fn a_confirmation_is_void_on_any_sign_of_life() {
     w.done(w.confirm(1));
     w.done(Command::LeaseMoved { node: name(1) });
     w.refused("LeaseMoved", w.release_begun(1));
+    w.wait(secs(10));
+    w.refused("ShowsLife", w.confirm(1));
     w.wait(secs(1));
     w.done(w.confirm(1));
     w.done(w.heard(1));
-    assert_eq!(w.stands(1), "Fencing");
-    w.refused("Heard", w.confirm(1));
+    assert_eq!(w.stands(1), "Alive");
+}
+
+#[test]
+fn a_person_is_not_believed_against_a_kubelet_or_a_kernel_that_answers() {
+    let mut w = World::new(5);
+    let mut view = w.view(1).bmc_silent();
+    view.lease.changed_ago = Some(secs(3));
+    w.done(Command::Judge(Box::new(view)));
+    assert_eq!(w.stands(1), "Held:KubeletAlive");
+    w.refused("ShowsLife", w.confirm(1));
+
+    let mut w = World::new(5);
+    w.done(Command::Judge(Box::new(w.view(1).answers())));
+    assert_eq!(w.stands(1), "Held:HostAnswersOnly");
+    w.refused("ShowsLife", w.confirm(1));
+
+    // A kubelet that renews while a fence is under way, and its BMC went silent.
+    let mut w = World::new(5);
+    w.attempted(1);
+    w.done(Command::LeaseMoved { node: name(1) });
+    w.wait(secs(10));
+    w.refused("ShowsLife", w.confirm(1));
+    w.wait(secs(1));
+    w.done(w.confirm(1));
+}
+
+#[test]
+fn machines_found_off_that_come_on_again_are_turned_off_under_the_brakes_only() {
+    let mut w = World::new(12);
+    for id in 1..=3 {
+        w.done(Command::ReplicaGone { replica: replica(id) });
+    }
+    // A row of racks lost power; commands went to machines that were off, and their releases wait for the API server.
+    for n in 1..=3 {
+        w.wait(secs(1));
+        w.found_off(n);
+        w.done(w.intent(n));
+        w.done(w.attempt(n, 1, false));
+        w.done(w.answered(n, 1, CommandAnswer::Accepted));
+        w.wait(secs(5));
+        w.done(w.proven(n, 1, offs(n, secs(4), Some(CommandAnswer::Accepted))));
+    }
+    for n in 1..=3 {
+        w.done(Command::LastReadOn { node: name(n), incident: w.incident_id(n) });
+    }
+    for n in 1..=3 {
+        w.refused("InFlight", w.attempt(n, 2, true));
+    }
+    // Stalled, they give their slots back: one at a time.
+    w.wait(secs(200));
+    let left = |w: &World| crate::brake::counts(&w.state).budget_left;
+    let before = left(&w);
+    w.done(w.attempt(1, 2, true));
+    assert_eq!(left(&w), before - 1, "it takes its part of the budget");
+    w.refused("InFlight", w.attempt(2, 2, true));
+    // To hit an off machine again harms nobody.
+    w.done(w.attempt(3, 2, false));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod asks;
 mod findings;
+mod leases;
 mod signs;
 mod stories;
 mod table;

@@ -62,6 +62,22 @@ fn a_condemned_node_that_is_heard_is_told_at_once_and_again_each_second() {
 }
 
 #[test]
+fn a_new_leader_that_has_not_listened_takes_nobody_for_silent() {
+    let mut world = world(fencing(false));
+    world.state.nodes.get_mut(&name(5)).unwrap().heard_since = Some(world.state.now);
+    // All replicas begin anew: none of them has heard anybody yet.
+    (0..3).for_each(|r| world.forget(r));
+    world.new_leader();
+    world.run(50);
+    assert!(!world.last.settled);
+    assert!(world.run_until(6000, |w| w.last.settled), "in time it has listened");
+    assert_eq!(count(&world, |c| matches!(c, Command::SilentAgain { .. })), 0, "it was never silent");
+    world.hang(5);
+    world.run(5000);
+    assert!(count(&world, |c| matches!(c, Command::SilentAgain { .. })) > 0, "now it is");
+}
+
+#[test]
 fn what_it_was_condemned_on_is_no_sign_of_life() {
     // Power lost; condemned as soon as it is found off. Its last beacon is less than 3 s old by then.
     let mut world = world(Phase::Alive);

@@ -22,6 +22,7 @@ fn good() -> Policy {
         after_release: AfterRelease::PowerOn,
         power_poll: Span::from_secs(30),
         paused: false,
+        unusable: None,
     }
 }
 

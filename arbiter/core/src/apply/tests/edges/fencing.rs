@@ -2,6 +2,20 @@
 
 use super::*;
 
+/// Held, and confirmed off by a person: nothing was sent.
+fn confirmed(w: &mut World) {
+    held_by_bmc(w);
+    w.done(w.confirm(1));
+}
+
+/// Found off, and proven by reading alone.
+fn read_off(w: &mut World) {
+    w.found_off(1);
+    w.done(w.intent(1));
+    w.wait(secs(31));
+    w.done(w.proven(1, 0, offs(1, secs(30), None)));
+}
+
 edges! {
     // === Fencing ===
     a_command_is_about_to_be_sent: "attempt", "Fencing" => "Fencing", fencing, |w| {
@@ -105,6 +119,23 @@ edges! {
         w.done(w.heard(1));
         alarmed(w, "HeardAfterProof");
         w.refused("Heard", w.attempt(1, 2, true));
+    };
+    on_after_a_persons_word_is_judged_anew: "nothing sent; last read says On", "ProvenOff" => "Held:FoundOnAgain", confirmed, |w| {
+        w.done(Command::LastReadOn { node: name(1), incident: w.incident_id(1) });
+        assert!(w.node(1).deaths.is_empty(), "it did not die");
+        assert_eq!((w.incident(1).proven, &w.incident(1).proven_by), (None, &None));
+    };
+    life_after_a_persons_word_reprieves: "nothing sent; proof of life: Reprieve", "ProvenOff" => "Alive", confirmed, |w| {
+        w.done(w.heard(1));
+        alarmed(w, "HeardAfterProof");
+        assert_eq!(w.closed(1), "Reprieve");
+    };
+    on_after_a_proof_without_a_command_is_judged_anew: "nothing sent; last read says On", "ProvenOff" => "Held:FoundOnAgain", read_off, |w| {
+        w.done(Command::LastReadOn { node: name(1), incident: w.incident_id(1) });
+    };
+    life_after_a_proof_without_a_command_reprieves: "nothing sent; proof of life: Reprieve", "ProvenOff" => "Alive", read_off, |w| {
+        w.done(w.heard(1));
+        alarmed(w, "HeardAfterProof");
     };
     the_last_read_cannot_be_made: "last read cannot be made", "ProvenOff" => "ProvenOff", proven_off, |w| {
         let failed = |w: &World, why: &str| Command::LastReadFailed { node: name(1), incident: w.incident_id(1), why: why.to_owned() };

@@ -87,5 +87,6 @@ pub(super) fn policy() -> Policy {
         after_release: AfterRelease::StayOff,
         power_poll: Span::from_secs(30),
         paused: false,
+        unusable: None,
     }
 }
