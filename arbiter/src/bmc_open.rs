@@ -8,6 +8,7 @@ use coroner_bmc::{
     Bmc, Pin, PinOf, Quirks, Redfish, RedfishConfig, RedfishSettings, Secret, Timeouts, Trust,
 };
 use coroner_shared::id::NodeName;
+use coroner_shared::names::BMC_HOSTS_ANNOTATION;
 use coroner_shared::time::Span;
 use k8s_openapi::api::core::v1::Secret as KubeSecret;
 use kube::{Api, Client};
@@ -21,10 +22,19 @@ use crate::k8s::types::{self, MachineBindingSpec};
 
 /// The bindings as watched.
 pub type Specs = BTreeMap<NodeName, MachineBindingSpec>;
-/// User name and password, and the Secret's version.
-type LogIn = (String, Zeroizing<String>, String);
-/// The last ones read, by the Secret's name.
+/// The last log-ins read, by the Secret's name.
 type LogIns = BTreeMap<String, LogIn>;
+
+/// What a Secret holds.
+#[derive(Clone)]
+struct LogIn {
+    username: String,
+    password: Zeroizing<String>,
+    /// `resourceVersion`.
+    version: String,
+    /// The hosts that its writer names; `None`: any that a binding names.
+    hosts: Option<String>,
+}
 
 /// How long a BMC may take while it is polled. Longer than any healthy answer, short enough that silence is noticed.
 const TIMEOUTS: Timeouts = Timeouts {
@@ -80,7 +90,7 @@ impl Opener {
             .cloned()
             .ok_or_else(|| format!("node {node} has no MachineBinding"))?;
         let secret = &spec.credentials.secret_name;
-        let (username, password, version) = self.log_in(secret).await?;
+        let LogIn { username, password, version, hosts } = self.log_in(secret).await?;
         self.guard.permit(secret, &version, node, clock::now())?;
         let config = RedfishConfig::new(RedfishSettings {
             address: spec.redfish.address.clone(),
@@ -92,6 +102,7 @@ impl Opener {
             timeouts: TIMEOUTS,
         });
         let config = config.map_err(|e| format!("MachineBinding {node}: {e}"))?;
+        may_be_sent(secret, hosts.as_deref(), config.host())?;
         Ok(Box::new(self.guard.wrap(Box::new(Redfish::new(config)), secret, node)))
     }
 
@@ -120,10 +131,26 @@ impl Opener {
                 .map_err(|_| format!("key {key} of Secret {name} is not text"))
         };
         let version = secret.metadata.resource_version.clone().unwrap_or_default();
-        let log_in = (value("username")?.to_string(), value("password")?, version);
+        let annotations = secret.metadata.annotations.as_ref();
+        let hosts = annotations.and_then(|a| a.get(BMC_HOSTS_ANNOTATION)).cloned();
+        let (username, password) = (value("username")?.to_string(), value("password")?);
+        let log_in = LogIn { username, password, version, hosts };
         self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), log_in.clone());
         Ok(log_in)
     }
+}
+
+/// Whether a log-in may be sent to this host. Whoever may write MachineBindings could otherwise have any log-in of the
+/// namespace sent to a host of their own; who writes the Secret can rule that out.
+fn may_be_sent(secret: &str, hosts: Option<&str>, host: &str) -> Result<(), String> {
+    let Some(hosts) = hosts else { return Ok(()) };
+    if hosts.split(',').any(|named| named.trim().eq_ignore_ascii_case(host)) {
+        return Ok(());
+    }
+    Err(format!(
+        "the log-in of Secret {secret} is not sent to {host}: its annotation {BMC_HOSTS_ANNOTATION} names only {hosts:?}; \
+         correct redfish.address, or have the annotation name this host"
+    ))
 }
 
 /// Those quirks that are the driver's; the others are the core's.
@@ -153,5 +180,28 @@ fn trust(spec: &MachineBindingSpec) -> Result<Trust, String> {
             Pin::parse(of, pin).map(|p| Trust::Pins(vec![p])).map_err(|e| format!("tls.sha256Pin: {e}"))
         }
         _ => Err("tls: give either caBundle, or sha256Pin with `of`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_in_goes_only_to_the_hosts_that_its_secret_names() {
+        for (hosts, host, sent) in [
+            (None, "10.0.0.1", true),
+            (Some("10.0.0.1"), "10.0.0.1", true),
+            (Some("bmc-1.example.net, BMC-2.example.net"), "bmc-2.example.net", true),
+            (Some("10.0.0.1"), "10.0.0.11", false),
+            (Some("bmc.example.net"), "evil.bmc.example.net", false),
+            (Some("fd00::1"), "fd00::1", true),
+            // Named by nobody: an empty list is not an absent one.
+            (Some(""), "10.0.0.1", false),
+        ] {
+            assert_eq!(may_be_sent("s", hosts, host).is_ok(), sent, "{hosts:?} {host}");
+        }
+        let refused = may_be_sent("bmc-n1", Some("10.0.0.1"), "10.9.9.9").unwrap_err();
+        assert!(refused.contains("bmc-n1") && refused.contains("10.9.9.9"), "{refused}");
     }
 }

@@ -28,6 +28,9 @@ use crate::telemetry::{Reason, Telemetry};
 /// Signature checks a second that one source may cost: a status a second, reports ten times a second to be
 /// acknowledged, and as much again for what was lost.
 const CHECKS_PER_SECOND: u32 = 40;
+/// The same for all together that speak for a host from another address than it registered (several addresses on one
+/// host; or forged ones, which cost nothing to make up).
+const ELSEWHERE_PER_SECOND: u32 = 2000;
 /// Sources that are counted at once; more than any rack of agents behind one address.
 const SOURCES_MAX: usize = 65_536;
 
@@ -53,6 +56,7 @@ pub struct Datagrams {
 #[derive(Default)]
 struct Checks {
     second: HashMap<IpAddr, u32>,
+    elsewhere: u32,
     began: Mono,
 }
 
@@ -100,7 +104,7 @@ impl Datagrams {
         let Sender::Node(uid) = datagram.sender.clone() else { return Err("not-an-agent") };
         let member =
             uids.get(&uid).and_then(|name| state.nodes.get(name)?.member.as_ref()).ok_or("unknown-sender")?;
-        if !checks.spend(from.ip(), clock::now()) {
+        if !checks.spend(from.ip(), member.address, clock::now()) {
             return Err("rate");
         }
         let message = verify_either(datagram, member, self.cluster)?;
@@ -204,17 +208,24 @@ fn verify_either(
 }
 
 impl Checks {
-    /// Whether this source may cost one more check in this second.
-    fn spend(&mut self, source: IpAddr, now: Mono) -> bool {
+    /// Whether this source, which speaks for the host at `home`, may cost one more check in this second.
+    fn spend(&mut self, source: IpAddr, home: IpAddr, now: Mono) -> bool {
         if now.since(self.began) >= Span::from_secs(1) {
             self.began = now;
             self.second.clear();
+            self.elsewhere = 0;
+        }
+        if source != home {
+            self.elsewhere = self.elsewhere.saturating_add(1);
+            if self.elsewhere > ELSEWHERE_PER_SECOND {
+                return false;
+            }
         }
         if self.second.len() >= SOURCES_MAX && !self.second.contains_key(&source) {
             return false;
         }
         let spent = self.second.entry(source).or_default();
-        *spent += 1;
+        *spent = spent.saturating_add(1);
         *spent <= CHECKS_PER_SECOND
     }
 }
@@ -228,9 +239,20 @@ mod tests {
         let mut checks = Checks::default();
         let at = Mono::from_ms;
         let (loud, quiet) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
-        let passed = (0..1000).filter(|_| checks.spend(loud, at(5000))).count();
+        let passed = (0..1000).filter(|_| checks.spend(loud, loud, at(5000))).count();
         assert_eq!(passed, 40);
-        assert!(checks.spend(quiet, at(5000)));
-        assert!(checks.spend(loud, at(6000)));
+        assert!(checks.spend(quiet, quiet, at(5000)));
+        assert!(checks.spend(loud, loud, at(6000)));
+    }
+
+    #[test]
+    fn forged_sources_cost_so_many_checks_together_and_push_no_host_out() {
+        let mut checks = Checks::default();
+        let home: IpAddr = "10.0.0.1".parse().unwrap();
+        let forged = (0..60_000_u32).filter(|n| {
+            checks.spend(IpAddr::from((0x0b00_0000 + n).to_be_bytes()), home, Mono::from_ms(5000))
+        });
+        assert_eq!(forged.count(), 2000);
+        assert!(checks.spend(home, home, Mono::from_ms(5000)));
     }
 }

@@ -4,13 +4,15 @@
 //! Every 50 ms: drain what came, tick the witness, then either hand the summary to the leader or judge. Nothing is
 //! decided here: the witness, the pool and the judge are the core's.
 
+mod books;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coroner_arbiter_core::command::Command;
-use coroner_arbiter_core::judge::{Ask, BmcBook, Finding, Judge, JudgeOutput, Sight};
+use coroner_arbiter_core::judge::{Ask, Finding, Judge, JudgeOutput, Sight};
 use coroner_arbiter_core::leases::Leases;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::view::{BmcView, Sign, Verdict, View};
@@ -30,6 +32,7 @@ use crate::bmc_pool::BmcPool;
 use crate::clock;
 use crate::propose::Proposer;
 use crate::replica::Published;
+use books::{book, siblings};
 
 /// Where a follower hands over what it hears.
 pub const WITNESS: &str = "/witness";
@@ -37,6 +40,8 @@ pub const WITNESS: &str = "/witness";
 const STEP: Duration = Duration::from_millis(50);
 /// How often a follower hands over in calm times; at every step while there are suspects.
 const CALM: Span = Span::from_ms(250);
+/// How long a person's confirmation waits for a leader that has only just been elected.
+const LISTEN: Duration = Duration::from_secs(4);
 /// Datagrams that may wait; more are dropped, which is what a network does.
 const QUEUE: usize = 8192;
 /// A follower to the leader.
@@ -101,6 +106,7 @@ pub enum Heard {
 #[derive(Default)]
 struct Desk {
     pool: Option<Pool>,
+    settled: bool,
     judged: BTreeMap<NodeName, (View, Verdict)>,
     findings: Vec<Finding>,
     suspects: BTreeMap<NodeName, Mono>,
@@ -187,6 +193,23 @@ impl Hearing {
         Some((now.back(sign.age), sign))
     }
 
+    /// Whether this replica leads and has listened for long enough to say that somebody is not heard.
+    pub fn settled(&self) -> bool {
+        self.desk().settled
+    }
+
+    /// Waits until it has, at most `limit`; whether it has.
+    pub async fn settles(&self, limit: Duration) -> bool {
+        let until = tokio::time::Instant::now() + limit;
+        while !self.settled() {
+            if tokio::time::Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+        true
+    }
+
     /// When the node's Lease last changed.
     pub fn lease_moved(&self, node: &NodeName) -> Option<Mono> {
         self.leases.borrow().changed(node)
@@ -197,10 +220,15 @@ impl Hearing {
         let Command::ConfirmOff { node, confirmation, .. } = command else { return command };
         let state = Arc::clone(&self.published.borrow().state);
         let limit = coroner_arbiter_core::policy::select::rules_for(&state, &node).beacons.suspect;
+        let leads = self.published.borrow().role == Role::Leader;
+        // Where too little was listened to nothing is known, and a confirmation waits.
+        let settled = leads && self.settles(LISTEN).await;
         let now = clock::now();
-        // Where nothing is pooled nothing is known, and a confirmation waits.
         let heard = self.desk().pool.as_ref().is_none_or(|pool| pool.heard_within(now, &state, &node, limit));
-        Command::ConfirmOff { node, confirmation, heard }
+        let last = self.last_sign(&node).map(|(at, _)| at);
+        let renews =
+            self.leases.borrow().book(now).leases.get(&node).is_some_and(|lease| lease.shows_life(now, last));
+        Command::ConfirmOff { node, confirmation, heard: heard || renews || !settled }
     }
 
     /// How a node was judged last.
@@ -349,6 +377,7 @@ impl Task {
                 group_age,
             };
             let output = judge.step(now, &sight);
+            desk.settled = output.settled;
             desk.judged.clone_from(&output.judged);
             desk.findings.clone_from(&output.findings);
             desk.suspects = output.read_bmc.iter().map(|w| (w.node.clone(), w.failure_date)).collect();
@@ -437,33 +466,6 @@ impl Task {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What all replicas read, aged to now.
-fn book(own: Vec<(NodeName, BmcView)>, followers: &Followers, now: Mono) -> BmcBook {
-    let mut book = BmcBook::new();
-    for (node, view) in own {
-        book.entry(node).or_default().push(view);
-    }
-    for Said { at, bmc, .. } in followers.values() {
-        // A follower that says nothing any more has nothing to say of a BMC either.
-        let old = now.since(*at);
-        if old <= Span::from_secs(3) {
-            for (node, view) in bmc {
-                book.entry(node.clone()).or_default().push(BmcView { age: view.age + old, ..view.clone() });
-            }
-        }
-    }
-    book
-}
-
-fn siblings(
-    bmcs: &BmcPool,
-    state: &State,
-    suspects: &BTreeMap<NodeName, Mono>,
-    now: Mono,
-) -> BTreeMap<NodeName, bool> {
-    suspects.keys().filter_map(|node| Some((node.clone(), bmcs.sibling_answers(state, node, now)?))).collect()
 }
 
 fn has_quorum(published: &Published) -> bool {

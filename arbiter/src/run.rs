@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use coroner_arbiter_core::command::Command;
-use coroner_arbiter_core::facts::{Shown as Facts, differences};
+use coroner_arbiter_core::facts::{Refused, Shown as Facts};
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::{apply, jobs};
 use coroner_arbiter_replica::{Bootstrap, ReplicaConfig, Role};
@@ -164,7 +164,7 @@ fn specs(watched: &Watched, tasks: &mut Tasks) -> watch::Receiver<Arc<Specs>> {
             if let Some(listed) = bindings.borrow_and_update().clone() {
                 let good = listed
                     .values()
-                    .filter_map(|b| convert::binding(b).ok().map(|(node, _)| (node, b.spec.clone())));
+                    .filter_map(|b| convert::binding(b).ok().map(|(node, ..)| (node, b.spec.clone())));
                 send.send_replace(Arc::new(good.collect()));
             }
             if bindings.changed().await.is_err() {
@@ -286,32 +286,45 @@ fn local_socket(path: &Path) -> anyhow::Result<UnixListener> {
 async fn facts(proposer: Proposer, watched: Watched) {
     let Watched { mut nodes, mut policies, mut bindings, leases: _ } = watched;
     let mut published = proposer.handle().watch();
-    let mut refused: BTreeMap<String, String> = BTreeMap::new();
+    let mut complaints: BTreeMap<String, String> = BTreeMap::new();
+    let mut refused = Refused::default();
     loop {
         let shown = Facts {
             nodes: nodes.borrow_and_update().as_deref().cloned(),
             policies: policies.borrow_and_update().as_ref().map(|all| {
-                let read = all.iter().filter_map(|(name, p)| match convert::policy(p) {
-                    Ok(policy) => Some((name.clone(), policy)),
-                    Err(wrong) => complain(&mut refused, "FencingPolicy", name, &wrong),
+                let read = all.iter().map(|(name, p)| match convert::policy(p) {
+                    Ok(policy) => (name.clone(), policy),
+                    Err(wrong) => {
+                        complain(&mut complaints, "FencingPolicy", name, &wrong);
+                        (name.clone(), convert::unusable(p, &wrong))
+                    }
                 });
                 read.collect()
             }),
             bindings: bindings.borrow_and_update().as_ref().map(|all| {
-                let read = all.iter().filter_map(|(name, b)| match convert::binding(b) {
-                    Ok(binding) => Some(binding),
-                    Err(wrong) => complain(&mut refused, "MachineBinding", name, &wrong),
+                let read = all.iter().filter_map(|(name, b)| {
+                    let (read, wrong) = match convert::binding(b) {
+                        Ok((node, binding, wrong)) => (Some((node, binding)), wrong),
+                        Err(wrong) => (None, wrong),
+                    };
+                    if !wrong.is_empty() {
+                        complain(&mut complaints, "MachineBinding", name, &wrong);
+                    }
+                    read
                 });
                 read.collect()
             }),
         };
         let snapshot = published.borrow_and_update().clone();
         if snapshot.role == Role::Leader {
-            for command in differences(&snapshot.state, &shown, FACTS_AT_ONCE) {
-                if proposer.here(command).await.is_err() {
-                    break;
+            for command in refused.differences(&snapshot.state, &shown, FACTS_AT_ONCE) {
+                match proposer.here(command.clone()).await {
+                    Ok(outcome) => refused.note(command, &outcome),
+                    Err(_) => break,
                 }
             }
+        } else {
+            refused.clear();
         }
         let changed = tokio::select! {
             changed = nodes.changed() => changed.is_ok(),
@@ -349,17 +362,11 @@ async fn prune(proposer: Proposer, publisher: Publisher) {
 }
 
 /// A resource with a wrong value is not used; it is said once per value.
-fn complain<T>(
-    said: &mut BTreeMap<String, String>,
-    kind: &str,
-    name: &str,
-    wrong: &[convert::Wrong],
-) -> Option<T> {
-    let text = wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+fn complain(said: &mut BTreeMap<String, String>, kind: &str, name: &str, wrong: &[convert::Wrong]) {
+    let text = convert::all(wrong);
     if said.insert(format!("{kind}/{name}"), text.clone()).as_ref() != Some(&text) {
         tracing::warn!(kind, name, "not used: {text}");
     }
-    None
 }
 
 /// This replica's own record in the log, and the passing of time while anything in the state has a deadline.

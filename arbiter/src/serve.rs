@@ -1,8 +1,9 @@
 //! A TLS server for a router: bounded in connections and in the time a handshake may take, and it tells the router
 //! which replica a connection's certificate names.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Extension;
@@ -19,6 +20,9 @@ use crate::pki;
 
 /// Open connections: every agent holds one long poll, every replica a few.
 const CONNECTIONS_MAX: usize = 20_000;
+/// Of these so many from one address: a host has one agent, a replica a few, people come through few proxies. So no
+/// stranger can take the places of all others, the replicas' own among them.
+const FROM_ONE_MAX: usize = 512;
 /// A handshake or the headers of a request take no longer.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
@@ -31,6 +35,47 @@ pub struct Peer {
     pub replica: Option<ReplicaId>,
 }
 
+/// How many connections each address has open.
+#[derive(Clone, Default)]
+struct Sources {
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One of an address' connections.
+struct Share {
+    sources: Sources,
+    address: IpAddr,
+}
+
+impl Sources {
+    /// A further connection of this address, if it may have one.
+    fn take(&self, address: IpAddr) -> Option<Share> {
+        let mut open = self.lock();
+        let count = open.entry(address).or_default();
+        if *count >= FROM_ONE_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Share { sources: self.clone(), address })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut open = self.sources.lock();
+        if let Some(count) = open.get_mut(&self.address) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
+    }
+}
+
 /// Serves until the listener fails.
 ///
 /// # Errors
@@ -38,13 +83,16 @@ pub struct Peer {
 pub async fn tls(listener: TcpListener, config: Arc<ServerConfig>, router: Router) -> std::io::Result<()> {
     let acceptor = TlsAcceptor::from(config);
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let sources = Sources::default();
     loop {
         // At the limit new connections wait in the kernel's queue instead of in our memory.
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         let (stream, address) = accept(&listener).await?;
+        // Beyond its share an address is hung up on at once: what waits would take up room as well.
+        let Some(share) = sources.take(address.ip()) else { continue };
         let (acceptor, router) = (acceptor.clone(), router.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let (_place, _share) = (place, share);
             // Nagle would hold back an answer of raft for 40 ms.
             let _ = stream.set_nodelay(true);
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
@@ -95,5 +143,23 @@ async fn accept(listener: &TcpListener) -> std::io::Result<(TcpStream, SocketAdd
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_its_share_and_gives_it_back() {
+        let sources = Sources::default();
+        let (one, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let mut shares: Vec<Share> = (0..FROM_ONE_MAX).map(|_| sources.take(one).unwrap()).collect();
+        assert!(sources.take(one).is_none());
+        assert!(sources.take(other).is_some(), "nobody else is held up");
+        shares.pop();
+        assert!(sources.take(one).is_some());
+        shares.clear();
+        assert!(sources.lock().is_empty(), "nothing is kept of who is gone");
     }
 }

@@ -16,6 +16,8 @@ pub const INCIDENT_ANNOTATION: &str = "coroner.dev/incident";
 pub const ARBITER_LABEL: &str = "coroner.dev/arbiter";
 /// Nodes that are never powered off by us.
 pub const EXCLUDE_LABEL: &str = "coroner.dev/exclude";
+/// On a Secret with a BMC's log-in: the hosts that it may be sent to, divided by commas.
+pub const BMC_HOSTS_ANNOTATION: &str = "coroner.dev/bmc-hosts";
 /// Reason of the Ready condition that we write once a machine is proven off.
 pub const PROVEN_OFF_REASON: &str = "CoronerProvenOff";
 /// Field manager of our server-side applies.

@@ -102,6 +102,13 @@ impl RedfishConfig {
     }
 }
 
+impl RedfishConfig {
+    /// Where log-ins will be sent to: the host, in lower case, an IPv6 address without brackets.
+    pub fn host(&self) -> &str {
+        &self.address.host
+    }
+}
+
 // === impl Secret ===
 
 impl Secret {

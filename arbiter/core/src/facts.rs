@@ -1,9 +1,9 @@
 //! What the log does not know yet: the difference between what Kubernetes shows and what the state holds, as commands.
 //! Pure, and computed anew each time, so that nothing lost or repeated matters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::command::{Command, NodeFacts};
+use crate::command::{Command, NodeFacts, Outcome};
 use crate::policy::{Binding, Policy};
 use crate::state::State;
 use coroner_shared::id::NodeName;
@@ -19,12 +19,47 @@ pub struct Shown {
     pub bindings: Option<BTreeMap<NodeName, Binding>>,
 }
 
+/// Refusals remembered; more are said again one by one.
+const REFUSED_MAX: usize = 256;
+
+/// What the log refused. It is not said again before something else is shown: a refusal is an entry like any other, and
+/// every entry has the differences looked at anew.
+#[derive(Debug, Default)]
+pub struct Refused(VecDeque<Command>);
+
+impl Refused {
+    /// Notes what became of a command.
+    pub fn note(&mut self, command: Command, outcome: &Outcome) {
+        self.0.retain(|before| *before != command);
+        if matches!(outcome, Outcome::Refused(_)) {
+            self.0.push_back(command);
+        }
+        if self.0.len() > REFUSED_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    /// Forgets everything: another leader may have been told otherwise.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// [`differences`], but for what was refused.
+    pub fn differences(&self, state: &State, shown: &Shown, limit: usize) -> Vec<Command> {
+        all(state, shown).filter(|command| !self.0.contains(command)).take(limit).collect()
+    }
+}
+
 /// The commands that bring the state up to what is shown, at most `limit` of them.
 pub fn differences(state: &State, shown: &Shown, limit: usize) -> Vec<Command> {
+    all(state, shown).take(limit).collect()
+}
+
+fn all<'a>(state: &'a State, shown: &'a Shown) -> impl Iterator<Item = Command> + 'a {
     let nodes = shown.nodes.iter().flat_map(|nodes| of_nodes(state, nodes));
     let policies = shown.policies.iter().flat_map(|policies| of_policies(state, policies));
     let bindings = shown.bindings.iter().flat_map(|bindings| of_bindings(state, bindings));
-    nodes.chain(policies).chain(bindings).take(limit).collect()
+    nodes.chain(policies).chain(bindings)
 }
 
 fn of_nodes<'a>(
@@ -116,5 +151,24 @@ mod tests {
         };
         assert_eq!(differences(&state, &shown("a"), 10), []);
         assert_eq!(differences(&state, &shown("b"), 10).len(), 1);
+    }
+
+    #[test]
+    fn what_the_log_refused_is_not_said_again_and_holds_nothing_else_up() {
+        let (state, mut refused) = (State::default(), Refused::default());
+        let node = |n: &str| NodeName::new(n).unwrap();
+        let shown = |hash: &str| Shown {
+            bindings: Some(BTreeMap::from([(node("n1"), binding(hash)), (node("n2"), binding("x"))])),
+            ..Shown::default()
+        };
+        let first = refused.differences(&state, &shown("a"), 1);
+        assert!(matches!(&first[..], [Command::BindingSet { node, .. }] if node.as_str() == "n1"));
+        let refusal = crate::command::Refusal { reason: "BadBinding".into(), message: "x".into() };
+        refused.note(first[0].clone(), &Outcome::Refused(refusal));
+        let next = refused.differences(&state, &shown("a"), 1);
+        assert!(matches!(&next[..], [Command::BindingSet { node, .. }] if node.as_str() == "n2"));
+        assert_eq!(refused.differences(&state, &shown("b"), 10).len(), 2, "it was corrected");
+        refused.note(first[0].clone(), &Outcome::Done);
+        assert_eq!(refused.differences(&state, &shown("a"), 10).len(), 2);
     }
 }

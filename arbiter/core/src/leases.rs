@@ -19,12 +19,15 @@ use crate::judge::{LeaseBook, LeaseSeen};
 const RENEWAL: Span = Span::from_secs(10);
 /// Some kubelet renews within this time, or the watch is stale: three nodes renewing every 10 s leave no such gap.
 const LEASES_QUIET: Span = Span::from_secs(15);
+/// What is known of a Lease that was deleted is kept so long.
+const GONE_KEPT: Span = Span::from_mins(60);
 /// The API server counts as readable for so long after an answer.
 const ANSWER_COUNTS: Span = Span::from_secs(3);
 
 /// One kubelet's Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lease {
+    /// `resourceVersion`; empty once the Lease is gone.
     version: String,
     /// When it was last seen to change; `None`: not since the watch began.
     changed: Option<Mono>,
@@ -56,12 +59,13 @@ impl Leases {
     }
 
     /// A Lease was listed or changed; `version` is its `resourceVersion`, compared for change only. The first sight is no
-    /// change.
+    /// change, unless the first list was complete by then: a kubelet made it just now.
     pub fn note(&mut self, node: NodeName, version: &str, now: Mono) {
         match self.seen.get_mut(&node) {
             None => {
-                self.seen
-                    .insert(node, Lease { version: version.to_owned(), changed: None, interval: RENEWAL });
+                let changed = self.since.map(|_| now);
+                self.newest = changed.or(self.newest);
+                self.seen.insert(node, Lease { version: version.to_owned(), changed, interval: RENEWAL });
             }
             Some(lease) if lease.version != version => {
                 if let Some(before) = lease.changed {
@@ -85,9 +89,14 @@ impl Leases {
         self.newest = Some(now);
     }
 
-    /// A Lease is gone, and with it its Node.
-    pub fn gone(&mut self, node: &NodeName) {
-        self.seen.remove(node);
+    /// A Lease is gone. That is no sign of life, and takes none away: a kubelet that lives makes it anew, which is one.
+    /// What was seen of it is forgotten once it can matter no more.
+    pub fn gone(&mut self, node: &NodeName, now: Mono) {
+        if let Some(lease) = self.seen.get_mut(node) {
+            lease.version.clear();
+        }
+        let young = |lease: &Lease| lease.changed.is_some_and(|at| now.since(at) < GONE_KEPT);
+        self.seen.retain(|_, lease| !lease.version.is_empty() || young(lease));
     }
 
     /// The API server answered a question asked at that instant.
@@ -131,6 +140,25 @@ mod tests {
         // Away for a while: the interval that was learnt stays.
         leases.note(node.clone(), "4", at(100_000));
         assert_eq!(leases.seen[&node].interval, Span::from_secs(5));
+    }
+
+    #[test]
+    fn a_lease_that_was_deleted_and_made_anew_is_a_sign_of_life_and_forgets_none() {
+        let at = Mono::from_ms;
+        let (kept, unknown) = (NodeName::new("n1").unwrap(), NodeName::new("n2").unwrap());
+        let mut leases = Leases::default();
+        leases.note(kept.clone(), "1", at(0));
+        leases.listed(at(0));
+        leases.note(kept.clone(), "2", at(10_000));
+        leases.gone(&kept, at(12_000));
+        assert_eq!(leases.changed(&kept), Some(at(10_000)), "that it was deleted says nothing");
+        leases.note(kept.clone(), "3", at(20_000));
+        assert_eq!(leases.changed(&kept), Some(at(20_000)));
+        leases.note(unknown.clone(), "4", at(30_000));
+        assert_eq!(leases.changed(&unknown), Some(at(30_000)), "made after the list was complete");
+        leases.gone(&kept, at(40_000));
+        leases.gone(&unknown, at(4_000_000));
+        assert!(leases.seen.is_empty(), "nothing is kept for ever");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coroner_arbiter_core::command::Command;
+use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::identity;
 use coroner_arbiter_core::policy::Pin;
 use coroner_arbiter_replica::Role;
@@ -41,9 +41,10 @@ pub(super) async fn verify(tools: &Tools, node: &NodeName) {
         }
         Err(why) => tracing::warn!(%node, why, "BMC not verified: the node cannot be fenced through it"),
     }
-    let failed = result.is_err();
+    let good = result.is_ok();
     let command = Command::BindingVerified { node: node.clone(), hash: binding.hash.clone(), result };
-    if tools.commit(command).await.is_err() || failed {
+    // Also where the log refuses the pin, as it does until the node's agent has registered: each try is a log-in.
+    if !(matches!(tools.commit(command).await, Ok(Outcome::Done)) && good) {
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
 }

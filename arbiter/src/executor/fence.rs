@@ -280,6 +280,9 @@ pub(super) async fn open_session(tools: &Tools, node: &NodeName) -> Result<Box<d
 pub(super) async fn look(tools: &Tools, job: &Job, node: &NodeName) -> Result<Look, String> {
     let at = clock::now();
     let state = tools.read_state().await.map_err(|e| e.to_string())?;
+    if !tools.hearing.settled() {
+        return Err("this leader has only just been elected and does not know yet who is heard".to_owned());
+    }
     let signs = Signs {
         heard: tools.hearing.last_sign(node).map(|(at, _)| at),
         lease_moved: tools.hearing.lease_moved(node),

@@ -132,7 +132,7 @@ async fn perform(tools: &Tools, job: &Job, mut cancelled: watch::Receiver<bool>)
             Job::Expedite(expedite) => release::expedite(tools, expedite).await,
             Job::WatchReleased(watch) => release::watch(tools, watch).await,
             Job::PowerOn(on) => release::power_on(tools, on).await,
-            Job::Return(back) => release::give_back(tools, back).await,
+            Job::Return(back) => release::give_back(tools, job, back).await,
             Job::Verify { node, .. } => binding::verify(tools, node).await,
             Job::PublishIncident { incident, .. } => publish::incident(tools, incident).await,
             Job::PublishBinding { node, ready, pin } => {
@@ -174,5 +174,11 @@ impl Tools {
             Role::Leader => Ok(published.state),
             Role::Follower { leader } => Err(NotLeader::Elsewhere { leader }.into()),
         }
+    }
+
+    /// The last look of a job that writes to Kubernetes: whether exactly this is still asked for. `false` also where that
+    /// cannot be said.
+    pub async fn still_wanted(&self, job: &Job) -> bool {
+        self.read_state().await.is_ok_and(|state| jobs::wanted(&state, job))
     }
 }

@@ -166,19 +166,23 @@ pub(super) async fn policy(tools: &Tools, name: &str, conflicts: &[String]) {
                 .is_some_and(|p| coroner_arbiter_core::policy::select::selects(p, labels))
         };
         let nodes = u32::try_from(labels.filter(|l| selects(l)).count()).unwrap_or(u32::MAX);
-        let accepted = conflicts.is_empty();
-        let message = if accepted {
-            String::new()
-        } else {
-            format!(
-                "nodes of this policy are selected by {} too: they are only observed until one of them selects them no more",
-                conflicts.join(", ")
-            )
+        let unusable = published.state.policies.get(name).and_then(|p| p.unusable.clone());
+        let (reason, message) = match unusable {
+            Some(why) => ("WrongValue", format!("its nodes are only observed: {why}")),
+            None if conflicts.is_empty() => ("Accepted", String::new()),
+            None => (
+                "Conflict",
+                format!(
+                    "nodes of this policy are selected by {} too: they are only observed until one of them selects them no more",
+                    conflicts.join(", ")
+                ),
+            ),
         };
+        let accepted = reason == "Accepted";
         let condition = Condition {
             type_: "Accepted".to_owned(),
             status: if accepted { "True" } else { "False" }.to_owned(),
-            reason: if accepted { "Accepted" } else { "Conflict" }.to_owned(),
+            reason: reason.to_owned(),
             message,
             last_transition_time: tools.publisher.since(
                 &format!("FencingPolicy/{name}/Accepted"),

@@ -29,6 +29,8 @@ const READ: Duration = Duration::from_secs(20);
 /// How long it waits where a person vouched for the machine: its BMC is most likely dead with it, and On within this
 /// time still refuses.
 const CONFIRMED: Duration = Duration::from_secs(3);
+/// How long a release waits, once, for a leader that has only just been elected to hear who is heard.
+const SETTLES: Duration = Duration::from_secs(30);
 /// Between two looks at what is left.
 const LOOK: Duration = Duration::from_millis(500);
 /// Between two readings of a released machine's power.
@@ -39,6 +41,12 @@ const CONFLICTS_MAX: u32 = 10;
 /// The last read, then `ReleaseBegun`.
 pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
     let life = &release.life;
+    if !tools.hearing.settles(SETTLES).await {
+        return;
+    }
+    let (verdict, again) = last_read(tools, job, release).await;
+    // After the last read, which may take a minute: who cordons the node meanwhile, as people do with a dead one, must
+    // find it cordoned after its return.
     let before = match &release.kept {
         // A re-fence: what the Node was like before us is known from the first time.
         Some(kept) => kept.clone(),
@@ -47,7 +55,6 @@ pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
             Err(error) => return complain(tools, life, &error).await,
         },
     };
-    let (verdict, again) = last_read(tools, job, release).await;
     let command = match verdict {
         LastReadVerdict::Good => {
             Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before, again }
@@ -71,6 +78,9 @@ pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
     let subject = subject(life);
     let digest = digest(tools, life);
     let release = as_release(tools, write);
+    if !tools.hearing.settles(SETTLES).await {
+        return;
+    }
     for _ in 0..CONFLICTS_MAX {
         let node = match tools.writer.node(&subject).await {
             Ok(node) => node,
@@ -79,6 +89,11 @@ pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
         let (verdict, _) = last_read(tools, job, &release).await;
         if verdict != LastReadVerdict::Good {
             tracing::warn!(node = %life.node, ?verdict, "the taint is not written: the last read does not permit it");
+            return tokio::time::sleep(LOOK).await;
+        }
+        // The last look: whoever leads by now may have heard the node again.
+        if !tools.still_wanted(job).await {
+            tracing::warn!(node = %life.node, "the taint is not written: the last look does not permit it");
             return tokio::time::sleep(LOOK).await;
         }
         match tools.writer.taint(&subject, &node, life.incarnation.boot, &digest).await {
@@ -99,11 +114,19 @@ pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
 /// After the taint: `Ready=Unknown`, and with `Expedite` the deletions.
 pub(super) async fn expedite(tools: &Tools, expedite: &ExpediteJob) {
     let subject = subject(&expedite.life);
+    let boot = expedite.life.incarnation.boot;
     loop {
-        if let Err(error) = tools.writer.not_ready(&subject, &clock::wall(Span::ZERO)).await
-            && !matches!(error, WriteError::Conflict { .. })
-        {
-            tracing::warn!(node = %subject.node, %error, "Ready=Unknown is not written; trying on");
+        match tools.writer.not_ready(&subject, boot, &clock::wall(Span::ZERO)).await {
+            Ok(()) | Err(WriteError::Conflict { .. }) => {}
+            Err(error @ WriteError::BootChanged { .. }) => {
+                // Its pods are no longer those of a dead machine; the log hears of the new boot from the watch.
+                tracing::info!(node = %subject.node, %error, "nothing is deleted any more");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(node = %subject.node, %error, "Ready=Unknown is not written; trying on");
+            }
         }
         match expedite.strategy {
             ReleaseStrategy::Taint => {}
@@ -213,17 +236,23 @@ pub(super) async fn power_on(tools: &Tools, on: &PowerOnJob) {
 }
 
 /// The way back, one step.
-pub(super) async fn give_back(tools: &Tools, back: &ReturnJob) {
+pub(super) async fn give_back(tools: &Tools, job: &Job, back: &ReturnJob) {
+    // A leader that was asleep must not take away what a later release wrote.
+    if !tools.still_wanted(job).await {
+        return tokio::time::sleep(LOOK).await;
+    }
     let life = &back.life;
     let subject = subject(life);
     let (node, incident) = (life.node.clone(), life.incident.clone());
     let written = match back.step {
-        ReturnStep::RemoveTaint => tools.writer.untaint(&subject).await,
+        ReturnStep::RemoveTaint { keep_taint, orphaned } => {
+            tools.writer.untaint(&subject, keep_taint, orphaned).await
+        }
         ReturnStep::Finish { uncordon: true } => tools.writer.uncordon(&subject).await,
         ReturnStep::Finish { uncordon: false } => Ok(()),
     };
     let command = match (written, &back.step) {
-        (Ok(()), ReturnStep::RemoveTaint) => Command::TaintRemoved { node, incident },
+        (Ok(()), ReturnStep::RemoveTaint { .. }) => Command::TaintRemoved { node, incident },
         (Ok(()), ReturnStep::Finish { .. }) => Command::Returned { node, incident },
         (Err(WriteError::Conflict { .. }), _) => return tokio::time::sleep(Duration::from_millis(100)).await,
         (Err(error), _) => {

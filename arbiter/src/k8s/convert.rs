@@ -1,18 +1,20 @@
 //! From the resources as operators write them to the checked values of the core. Every wrong value is named with its
-//! field, what was given and what would be right; a resource with one is not used at all.
+//! field, what was given and what would be right. A resource with one is not used, and does not vanish either: a policy
+//! stands as Observe, so that its nodes are not left to another policy, and a binding keeps its pin and is disabled.
+
+use std::collections::BTreeMap;
 
 use coroner_arbiter_core::command::NodeFacts;
-use coroner_arbiter_core::marks::Taint;
 use coroner_arbiter_core::policy::{
     AfterRelease, Binding, Brakes, LifeTimings, Mode, Policy, Quirk, ReleaseStrategy, Rules,
 };
 use coroner_shared::id::{NodeName, NodeUid};
-use coroner_shared::names::INCIDENT_ANNOTATION;
+use coroner_shared::names::{DOMAIN_LABELS, EXCLUDE_LABEL};
 use coroner_shared::time::Span;
 use k8s_openapi::api::core::v1::Node;
 use sha2::{Digest, Sha256};
 
-use super::release::{annotation_of, boot_of, taints_of};
+use super::patches::{boot_of, tainted_by_us};
 use super::types::{
     AfterReleaseName, FencingPolicy, FencingPolicySpec, MachineBinding, MachineBindingSpec, ModeName,
     ProfileName, QuirkName, ReleaseName,
@@ -76,8 +78,39 @@ pub fn policy(resource: &FencingPolicy) -> Result<Policy, Vec<Wrong>> {
         },
         power_poll: span(&mut wrong, "powerPoll", spec.power_poll.as_deref(), Span::from_secs(30)),
         paused: spec.paused,
+        unusable: None,
     };
+    // What only shows when all values stand together; those that could not be read at all are named already.
+    if wrong.is_empty() {
+        wrong.extend(policy.check().into_iter().map(|error| Wrong {
+            field: error.field.strip_prefix("spec.").unwrap_or(error.field).to_owned(),
+            why: format!("is {}: {}", error.value, error.right),
+        }));
+    }
     if wrong.is_empty() { Ok(policy) } else { Err(wrong) }
+}
+
+/// What a policy with wrong values stands for: its nodes are observed, and no other policy speaks for them.
+pub fn unusable(resource: &FencingPolicy, wrong: &[Wrong]) -> Policy {
+    Policy {
+        name: resource.metadata.name.clone().unwrap_or_default(),
+        hash: hash(&resource.spec),
+        node_selector: resource.spec.node_selector.clone(),
+        mode: Mode::Observe,
+        rules: Rules::BALANCED,
+        brakes: Brakes::DEFAULT,
+        timings: LifeTimings::DEFAULT,
+        release: ReleaseStrategy::default(),
+        after_release: AfterRelease::StayOff,
+        power_poll: Span::from_secs(30),
+        paused: true,
+        unusable: Some(all(wrong)),
+    }
+}
+
+/// All wrong values in one line.
+pub fn all(wrong: &[Wrong]) -> String {
+    wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn brakes(wrong: &mut Vec<Wrong>, spec: &FencingPolicySpec) -> Brakes {
@@ -136,25 +169,29 @@ fn span(wrong: &mut Vec<Wrong>, field: &str, text: Option<&str>, default: Span) 
     }
 }
 
-/// Reads a binding; its pin is the log's, not the resource's.
+/// Reads a binding; its pin is the log's, not the resource's. Wrong values besides are named: the log is told of the
+/// binding all the same, and whoever opens it refuses, so that it is disabled and its pin is not forgotten.
 ///
 /// # Errors
-/// All wrong values at once.
-pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding), Vec<Wrong>> {
+/// Its name is no node's: there is nothing to be disabled.
+pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding, Vec<Wrong>), Vec<Wrong>> {
     let spec = &resource.spec;
     let mut wrong = tls_wrong(spec);
     let name = resource.metadata.name.clone().unwrap_or_default();
-    let node = NodeName::new(name);
-    if let Err(error) = &node {
-        wrong.push(Wrong { field: "metadata.name".to_owned(), why: error.to_string() });
-    }
+    let node = match NodeName::new(name) {
+        Ok(node) => node,
+        Err(error) => {
+            wrong.push(Wrong { field: "metadata.name".to_owned(), why: error.to_string() });
+            return Err(wrong);
+        }
+    };
     if spec.redfish.address.starts_with("http://") {
         wrong.push(Wrong {
             field: "redfish.address".to_owned(),
             why: format!("{:?} is not encrypted; only https is spoken", spec.redfish.address),
         });
     }
-    let binding = Binding {
+    let mut binding = Binding {
         hash: hash(spec),
         network: spec.network.clone(),
         quirks: spec
@@ -173,10 +210,10 @@ pub fn binding(resource: &MachineBinding) -> Result<(NodeName, Binding), Vec<Wro
         pin: None,
         disabled: None,
     };
-    match (node, wrong.is_empty()) {
-        (Ok(node), true) => Ok((node, binding)),
-        (Ok(_) | Err(_), _) => Err(wrong),
-    }
+    // One that is named twice is meant once.
+    binding.quirks.sort_unstable();
+    binding.quirks.dedup();
+    Ok((node, binding, wrong))
 }
 
 fn tls_wrong(spec: &MachineBindingSpec) -> Vec<Wrong> {
@@ -211,7 +248,6 @@ pub fn facts(node: &Node) -> Option<NodeFacts> {
     let control_plane = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"]
         .iter()
         .any(|l| labels.contains_key(*l));
-    let tainted_by_us = annotation_of(node).is_some() && taints_of(node).iter().any(Taint::is_ours);
     Some(NodeFacts {
         node: name,
         uid,
@@ -221,22 +257,24 @@ pub fn facts(node: &Node) -> Option<NodeFacts> {
         labels: bounded(labels),
         control_plane,
         etcd_voter: control_plane,
-        tainted_by_us,
+        tainted_by_us: tainted_by_us(node),
     })
 }
 
-/// Labels that may select or place a node, cut at 32 KiB so that an entry of the log stays small.
-fn bounded(labels: std::collections::BTreeMap<String, String>) -> std::collections::BTreeMap<String, String> {
+/// Labels that may select or place a node, cut at 32 KiB so that an entry of the log stays small. The opt-out and the
+/// failure domains are never cut off: without them more could be done than is allowed.
+fn bounded(labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let must = |key: &str| key == EXCLUDE_LABEL || DOMAIN_LABELS.contains(&key);
+    let (first, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        labels.into_iter().partition(|(key, _)| must(key));
     let mut room = 32 * 1024_usize;
-    labels
-        .into_iter()
-        .filter(|(key, value)| {
-            let bytes = key.len() + value.len();
-            let fits = bytes <= room && key != INCIDENT_ANNOTATION;
-            room -= if fits { bytes } else { 0 };
-            fits
-        })
-        .collect()
+    let fitting = others.into_iter().filter(|(key, value)| {
+        let bytes = key.len() + value.len();
+        let fits = bytes <= room;
+        room -= if fits { bytes } else { 0 };
+        fits
+    });
+    first.into_iter().chain(fitting).collect()
 }
 
 /// SHA-256 of a spec, hex.
@@ -255,9 +293,23 @@ mod tests {
         policy(&serde_json::from_value(resource).unwrap())
     }
 
-    fn binding_of(spec: &serde_json::Value) -> Result<(NodeName, Binding), Vec<Wrong>> {
+    fn wrong_of(spec: &serde_json::Value) -> Vec<Wrong> {
         let resource = json!({"apiVersion": "coroner.dev/v1alpha1", "kind": "MachineBinding", "metadata": {"name": "n1"}, "spec": spec});
-        binding(&serde_json::from_value(resource).unwrap())
+        let (node, binding, wrong) = binding(&serde_json::from_value(resource).unwrap()).unwrap();
+        assert_eq!((node.as_str(), binding.check()), ("n1", vec![]), "it stands all the same");
+        wrong
+    }
+
+    #[test]
+    fn the_opt_out_is_seen_however_many_labels_there_are() {
+        let mut labels: BTreeMap<String, String> =
+            (0..2000).map(|n| (format!("a{n:05}"), "x".repeat(60))).collect();
+        labels.insert(EXCLUDE_LABEL.to_owned(), "true".to_owned());
+        labels.insert("topology.kubernetes.io/zone".to_owned(), "z".to_owned());
+        let kept = bounded(labels);
+        assert!(kept.contains_key(EXCLUDE_LABEL) && kept.contains_key("topology.kubernetes.io/zone"));
+        let bytes: usize = kept.iter().map(|(key, value)| key.len() + value.len()).sum();
+        assert!(bytes < 33 * 1024, "{bytes}");
     }
 
     #[test]
@@ -285,22 +337,38 @@ mod tests {
     #[test]
     fn a_binding_trusts_a_bundle_or_a_pin_and_never_nothing() {
         let with = |tls: serde_json::Value| {
-            binding_of(
-                &json!({"redfish": {"address": "10.0.0.1"}, "credentials": {"secretName": "s"}, "tls": tls}),
+            wrong_of(
+                &json!({"redfish": {"address": "10.0.0.1"}, "credentials": {"secretName": "s"}, "tls": tls, "quirks": ["cached", "cached"]}),
             )
         };
-        assert!(with(json!({"caBundle": "x"})).is_ok());
-        assert!(with(json!({"sha256Pin": "x", "of": "key"})).is_ok());
-        assert_eq!(with(json!({})).unwrap_err()[0].field, "tls.caBundle");
-        assert_eq!(with(json!({"sha256Pin": "x"})).unwrap_err()[0].field, "tls.of");
-        assert_eq!(
-            with(json!({"sha256Pin": "x", "of": "key", "caBundle": "y"})).unwrap_err()[0].field,
-            "tls.sha256Pin"
-        );
-        let plain = binding_of(
+        assert_eq!(with(json!({"caBundle": "x"})), []);
+        assert_eq!(with(json!({"sha256Pin": "x", "of": "key"})), []);
+        assert_eq!(with(json!({}))[0].field, "tls.caBundle");
+        assert_eq!(with(json!({"sha256Pin": "x"}))[0].field, "tls.of");
+        assert_eq!(with(json!({"sha256Pin": "x", "of": "key", "caBundle": "y"}))[0].field, "tls.sha256Pin");
+        let plain = wrong_of(
             &json!({"redfish": {"address": "http://b"}, "credentials": {"secretName": "s"}, "tls": {"caBundle": "x"}}),
         );
-        assert_eq!(plain.unwrap_err()[0].field, "redfish.address");
+        assert_eq!(plain[0].field, "redfish.address");
+    }
+
+    #[test]
+    fn a_policy_with_values_that_cannot_be_meant_observes_its_nodes_and_says_why() {
+        let spec = json!({
+            "nodeSelector": {"a": "b"}, "mode": "Enforce",
+            // Each can be read; together they cannot be meant.
+            "overrides": {"silentBmcOn": "1s"}, "powerPoll": "2m",
+        });
+        let resource = json!({"apiVersion": "coroner.dev/v1alpha1", "kind": "FencingPolicy", "metadata": {"name": "p"}, "spec": spec});
+        let resource: FencingPolicy = serde_json::from_value(resource).unwrap();
+        let wrong = policy(&resource).unwrap_err();
+        let fields: Vec<&str> = wrong.iter().map(|w| w.field.as_str()).collect();
+        assert_eq!(fields, ["overrides.silentBmcOn", "powerPoll"]);
+        let stands = unusable(&resource, &wrong);
+        assert_eq!(stands.check(), vec![], "the log takes it");
+        assert_eq!((stands.mode, stands.paused), (Mode::Observe, true));
+        assert_eq!(stands.node_selector, resource.spec.node_selector);
+        assert!(stands.unusable.unwrap().contains("spec.powerPoll: is "));
     }
 
     #[test]

@@ -189,7 +189,7 @@ async fn keep_leases(
             Ok(Event::Delete(lease)) => {
                 if let Some(node) = lease.metadata.name.and_then(|n| NodeName::new(n).ok()) {
                     to.send_modify(|leases| {
-                        Arc::make_mut(leases).gone(&node);
+                        Arc::make_mut(leases).gone(&node, now);
                     });
                 }
             }
