@@ -88,8 +88,10 @@ pub fn apply(state: &mut State, index: u64, entry: &Entry) -> Outcome {
     settle::settle(state, at);
     // Timings of detection come from the policies.
     let timings = matches!(entry.command, Command::PolicySet(_) | Command::PolicyGone { .. });
-    if state.membership != membership || timings {
+    if timings {
         observers::reseat(state);
+    } else if state.membership != membership || !state.moved.is_empty() {
+        observers::reseat_moved(state);
     }
     outcome
 }

@@ -16,15 +16,17 @@
 //! when it is suspected, so that suspicion changes nothing outside.
 
 mod deal;
+mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_shared::id::{ClusterId, NodeName};
 use coroner_shared::slice::{Peer, ReplicaPeer, Slice, Timings};
 use serde::{Deserialize, Serialize};
 
+use self::table::{Facts, Table};
 use crate::policy::select::rules_for;
 use crate::state::State;
 
@@ -41,7 +43,14 @@ pub struct Observers {
     replicas: Vec<ReplicaPeer>,
     /// Membership at which the replicas last changed.
     replicas_since: u64,
+    #[serde(skip)]
+    table: Cached,
 }
+
+/// The graph by position, made where it is missing. All of it follows from the seats, so that it makes no difference
+/// between two graphs, and a copy of the state goes without.
+#[derive(Debug, Default)]
+struct Cached(Option<Table>);
 
 /// One member in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,14 +74,33 @@ pub struct Seat {
     pub subjects: Vec<NodeName>,
 }
 
-/// Brings the graph up to date with the rest of the state. `apply` calls it after every command that may have changed
-/// members, their keys, machines, addresses or domains, phases, policies or replicas. `true` if anything changed; the
-/// membership has then risen by one.
+/// Notes that something changed that other agents know of this member: key, machine, address, boot, domain, labels, or
+/// whether it is in service. The graph follows at the end of the entry.
+pub(crate) fn moved(state: &mut State, node: &NodeName) {
+    state.membership += 1;
+    state.moved.insert(node.clone());
+}
+
+/// Brings the graph up to date with those members that [`moved`], and with the replicas. `apply` calls it at the end of
+/// each entry that changed any of them. `true` if anything changed; the membership has then risen by one.
+pub(crate) fn reseat_moved(state: &mut State) -> bool {
+    let moved = std::mem::take(&mut state.moved);
+    let now = moved.into_iter().map(|name| (name.clone(), member(state, &name))).collect();
+    take(state, now)
+}
+
+/// The same for everybody: after a policy changed, whose times the agents work with, and for graphs made from nothing.
 pub fn reseat(state: &mut State) -> bool {
+    state.moved.clear();
+    let known: BTreeSet<NodeName> = state.nodes.keys().chain(state.observers.seats.keys()).cloned().collect();
+    let now = known.into_iter().map(|name| (name.clone(), member(state, &name))).collect();
+    take(state, now)
+}
+
+fn take(state: &mut State, now: BTreeMap<NodeName, Option<Seat>>) -> bool {
     let membership = state.membership + 1;
-    let members = members(state);
     let replicas = replicas(state);
-    let changed = state.observers.take(members, replicas, membership);
+    let changed = state.observers.take(now, replicas, membership);
     if changed {
         state.membership = membership;
     }
@@ -125,9 +153,10 @@ impl Observers {
         seat.version.max(self.replicas_since)
     }
 
+    /// Takes what is so of some members now, `None` for those that are none any more, and the replicas.
     fn take(
         &mut self,
-        members: BTreeMap<NodeName, Seat>,
+        now: BTreeMap<NodeName, Option<Seat>>,
         replicas: Vec<ReplicaPeer>,
         membership: u64,
     ) -> bool {
@@ -137,44 +166,69 @@ impl Observers {
             self.replicas_since = membership;
             changed = true;
         }
-        let same = members.len() == self.seats.len()
-            && members.iter().zip(&self.seats).all(|((a, new), (b, old))| a == b && new.tells_the_same(old));
-        if !same {
-            self.redeal(members, membership);
+        let differs = |name: &NodeName, seat: &Option<Seat>| match (seat, self.seats.get(name)) {
+            (Some(new), Some(old)) => !new.tells_the_same(old),
+            (new, old) => new.is_some() != old.is_some(),
+        };
+        let now: BTreeMap<NodeName, Option<Seat>> =
+            now.into_iter().filter(|(name, seat)| differs(name, seat)).collect();
+        if !now.is_empty() {
+            self.redeal(now, membership);
             changed = true;
         }
         changed
     }
 
-    /// Deals what has no observers yet, and marks everybody whose slice reads differently now.
-    fn redeal(&mut self, mut members: BTreeMap<NodeName, Seat>, membership: u64) {
-        let before = std::mem::take(&mut self.seats);
-        for (name, seat) in &mut members {
-            seat.since = match before.get(name) {
-                Some(old) if old.is_same_member(seat) => old.since,
-                Some(_) | None => membership,
+    /// Deals what these changes leave open, and marks everybody whose slice reads differently now.
+    fn redeal(&mut self, now: BTreeMap<NodeName, Option<Seat>>, membership: u64) {
+        let facts = now.iter().map(|(name, seat)| (name.clone(), seat.as_ref().map(Seat::facts))).collect();
+        let edges = self.table.get(&self.seats).change(&facts);
+        let mut told = BTreeSet::new();
+        for (name, seat) in now {
+            let Some(seat) = seat else {
+                self.seats.remove(&name);
+                continue;
             };
+            if self.update(&name, seat, membership) {
+                told.insert(name);
+            }
         }
-        let edges = deal::deal(&before, &members);
         for (name, (observers, subjects)) in edges {
-            if let Some(seat) = members.get_mut(&name) {
-                seat.observers = observers;
-                seat.subjects = subjects;
+            if let Some(seat) = self.seats.get_mut(&name)
+                && (seat.observers != observers || seat.subjects != subjects)
+            {
+                (seat.observers, seat.subjects, seat.version) = (observers, subjects, membership);
             }
         }
-        let told: Vec<(NodeName, u64)> = members
-            .iter()
-            .map(|(name, seat)| match before.get(name) {
-                Some(old) if !slice_differs(seat, old, &members, &before) => (name.clone(), old.version),
-                Some(_) | None => (name.clone(), membership),
-            })
-            .collect();
-        for (name, version) in told {
-            if let Some(seat) = members.get_mut(&name) {
-                seat.version = version;
+        // Whoever hears it, or is heard by it, has it in the own slice.
+        for name in told {
+            let near =
+                self.seats.get(&name).map(|s| s.observers.iter().chain(&s.subjects).cloned().collect());
+            let near: Vec<NodeName> = near.unwrap_or_default();
+            for other in near {
+                if let Some(seat) = self.seats.get_mut(&other) {
+                    seat.version = membership;
+                }
             }
         }
-        self.seats = members;
+    }
+
+    /// Takes what is new of one member, but for its edges. Whether others know it otherwise now.
+    fn update(&mut self, name: &NodeName, new: Seat, membership: u64) -> bool {
+        let Some(seat) = self.seats.get_mut(name) else {
+            self.seats.insert(name.clone(), Seat { since: membership, version: membership, ..new });
+            return true;
+        };
+        let known_otherwise = seat.peer != new.peer;
+        if !seat.is_same_member(&new) {
+            seat.since = membership;
+        }
+        if known_otherwise || seat.timings != new.timings {
+            seat.version = membership;
+        }
+        let Seat { peer, domain, in_service, timings, since: _, version: _, observers: _, subjects: _ } = new;
+        (seat.peer, seat.domain, seat.in_service, seat.timings) = (peer, domain, in_service, timings);
+        known_otherwise
     }
 }
 
@@ -186,6 +240,10 @@ impl Seat {
             && self.peer.key == other.peer.key
     }
 
+    fn facts(&self) -> Facts {
+        Facts { domain: self.domain.clone(), in_service: self.in_service }
+    }
+
     /// Nothing that comes from outside the graph differs.
     fn tells_the_same(&self, other: &Self) -> bool {
         self.peer == other.peer
@@ -195,48 +253,54 @@ impl Seat {
     }
 }
 
-// === helpers ===
+// === impl Cached ===
 
-fn slice_differs(
-    new: &Seat,
-    old: &Seat,
-    now: &BTreeMap<NodeName, Seat>,
-    before: &BTreeMap<NodeName, Seat>,
-) -> bool {
-    let peer_of = |all: &BTreeMap<NodeName, Seat>, n: &NodeName| all.get(n).map(|s| s.peer.clone());
-    new.peer != old.peer
-        || new.timings != old.timings
-        || new.observers != old.observers
-        || new.subjects != old.subjects
-        || new.observers.iter().chain(&new.subjects).any(|n| peer_of(now, n) != peer_of(before, n))
+impl Cached {
+    /// The table of these seats. Whoever changes it changes the seats alike.
+    fn get(&mut self, seats: &BTreeMap<NodeName, Seat>) -> &mut Table {
+        self.0.get_or_insert_with(|| Table::of(seats))
+    }
 }
 
-/// Every registered host that can send beacons: one without a machine id cannot sign who it is.
-fn members(state: &State) -> BTreeMap<NodeName, Seat> {
-    let mut members = BTreeMap::new();
-    for (name, node) in &state.nodes {
-        let Some(member) = &node.member else { continue };
-        let Ok(machine) = member.machine else { continue };
-        let peer = Peer {
-            name: name.clone(),
-            node: member.uid.clone(),
-            machine,
-            address: member.address,
-            key: member.key,
-        };
-        let seat = Seat {
-            peer,
-            domain: node.domain.clone(),
-            in_service: !node.phase.out_of_service(),
-            timings: rules_for(state, name).beacons,
-            since: 0,
-            version: 0,
-            observers: Vec::new(),
-            subjects: Vec::new(),
-        };
-        members.insert(name.clone(), seat);
+impl Clone for Cached {
+    fn clone(&self) -> Self {
+        Self::default()
     }
-    members
+}
+
+impl PartialEq for Cached {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Cached {}
+
+// === helpers ===
+
+/// What is so of a node as a member: every registered host that can send beacons. One without a machine id cannot sign
+/// who it is.
+fn member(state: &State, name: &NodeName) -> Option<Seat> {
+    let node = state.nodes.get(name)?;
+    let member = node.member.as_ref()?;
+    let machine = member.machine.as_ref().ok().copied()?;
+    let peer = Peer {
+        name: name.clone(),
+        node: member.uid.clone(),
+        machine,
+        address: member.address,
+        key: member.key,
+    };
+    Some(Seat {
+        peer,
+        domain: node.domain.clone(),
+        in_service: !node.phase.out_of_service(),
+        timings: rules_for(state, name).beacons,
+        since: 0,
+        version: 0,
+        observers: Vec::new(),
+        subjects: Vec::new(),
+    })
 }
 
 fn replicas(state: &State) -> Vec<ReplicaPeer> {

@@ -1,7 +1,7 @@
 //! What the log has made: everything that all replicas know alike. Ordered maps only, so that equal logs give equal
 //! bytes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use coroner_shared::beacon::GoodbyeKind;
@@ -50,6 +50,9 @@ pub struct State {
     pub observers: crate::observers::Observers,
     /// Rises whenever membership, addresses, keys or domains change: versions of the slices.
     pub membership: u64,
+    /// Whose part of the membership the present entry changed; empty between entries.
+    #[serde(skip)]
+    pub(crate) moved: BTreeSet<NodeName>,
     /// Keys of the last operators' acts, so that one sent twice is done once.
     pub acts: VecDeque<String>,
 }
@@ -277,6 +280,7 @@ impl Default for State {
             evidence_chain: String::new(),
             observers: crate::observers::Observers::default(),
             membership: 0,
+            moved: BTreeSet::new(),
             acts: VecDeque::new(),
         }
     }

@@ -12,6 +12,7 @@ use coroner_shared::mutant::{Mutant, planted};
 
 use super::register::leave_boot;
 use super::{At, ledger, signs};
+use crate::observers;
 use crate::permit;
 use crate::phase::{HeldReason, Phase, Released};
 use crate::state::{Incident, Node, State};
@@ -103,7 +104,7 @@ fn leave_old_boot(state: &mut State, name: &NodeName, boot: BootId) {
     let Some(member) = state.nodes.get_mut(name).and_then(|n| n.member.as_mut()) else { return };
     if member.boot != boot && !member.boot_is_over() {
         leave_boot(member);
-        state.membership += 1;
+        observers::moved(state, name);
     }
 }
 

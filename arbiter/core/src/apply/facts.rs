@@ -7,6 +7,7 @@ use super::refusal::{FactRefusal, Refuses};
 use super::{At, ledger};
 use crate::command::{NodeFacts, Outcome};
 use crate::domain;
+use crate::observers;
 use crate::policy::Policy;
 use crate::policy::select::enforcing;
 use crate::state::{Enforced, Node, Replica, State};
@@ -77,7 +78,12 @@ pub(crate) fn node_facts(state: &mut State, at: At<'_>, facts: &NodeFacts) -> Ou
     } else if !kept_ready || node.ready_since.is_none() {
         node.ready_since = Some(now);
     }
+    let relabelled = node.facts.as_ref().is_none_or(|f| f.labels != facts.labels);
     node.facts = Some(facts.clone());
+    if relabelled {
+        // Another policy may select it, with other times for its agent.
+        state.moved.insert(name.clone());
+    }
     // The first label of the cluster, or the last one that goes, changes what an unlabelled node means.
     let labelled_now = domain::of_labels(&facts.labels).is_some();
     if !before && labelled != labelled_now {
@@ -123,7 +129,7 @@ pub(crate) fn end_of_node(state: &mut State, at: At<'_>, name: &NodeName) {
         ledger::close(state, at, &id, "NodeGone", "the Node was deleted or re-created");
     }
     state.nodes.remove(name);
-    state.membership += 1;
+    observers::moved(state, name);
 }
 
 // === policies ===

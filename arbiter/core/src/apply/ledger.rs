@@ -7,6 +7,7 @@ use super::At;
 use crate::brake;
 use crate::domain;
 use crate::evidence::{BrakeCounts, Decided, Evidence, LookedAt, chained};
+use crate::observers;
 use crate::phase::{HeldReason, Intent, Phase};
 use crate::policy::{LifeTimings, Policy};
 use crate::state::{Incident, Moment, Node, State};
@@ -40,7 +41,7 @@ pub(crate) fn enter(state: &mut State, name: &NodeName, phase: Phase) {
     }
     if moved {
         // Who observes whom depends on who is out of service.
-        state.membership += 1;
+        observers::moved(state, name);
     }
     if alive {
         settle_domain(state, name);
@@ -61,7 +62,7 @@ pub(crate) fn settle_domain(state: &mut State, name: &NodeName) {
         let before = std::mem::replace(&mut node.domain, domain);
         // A node that nobody registered never counted anywhere.
         node.domain_before = node.member.is_some().then_some((before, until));
-        state.membership += 1;
+        observers::moved(state, name);
     }
 }
 

@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use super::refusal::{FactRefusal, Refuses};
 use super::{At, boot, facts, ledger, signs};
 use crate::command::{Command, Outcome};
+use crate::observers;
 use crate::state::{Goodbye, Member, Node, State};
 
 /// Boots once left that are remembered of one node.
@@ -62,7 +63,7 @@ pub(crate) fn register(state: &mut State, at: At<'_>) -> Outcome {
     let changed = before.as_ref() != Some(&member);
     known.member = Some(member);
     if changed {
-        state.membership += 1;
+        observers::moved(state, node);
         ledger::settle_domain(state, node);
     }
     let life = if new_boot {
@@ -142,7 +143,7 @@ pub(crate) fn old_key_silent(state: &mut State, name: &NodeName, key: &PublicKey
         return Outcome::Stale;
     }
     member.old_key = None;
-    state.membership += 1;
+    observers::moved(state, name);
     Outcome::Done
 }
 

@@ -2,167 +2,39 @@
 //! others.
 //!
 //! ```text
-//!   graph before, members now --> Deal --fill--> --relieve--> observers and subjects of each
+//!   Table after the changes --trim--> --fill--> --relieve--> Table
 //! ```
 //!
 //! Works on positions in the sorted list of names; names enter once as a hash, so that ties fall differently for each
 //! pair and the union of all edges is an expander and no ring.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BinaryHeap;
 
-use coroner_shared::id::NodeName;
-
-use super::{K_MAX, OTHERS_WANTED, Seat};
-
-/// A stride through the domains near the golden section reaches every region of a row of racks with few steps, so
-/// that neighbouring racks that die together do not take all observers of a subject along.
-const STRIDE_PERCENT: usize = 38;
+use super::table::Table;
+use super::{K_MAX, OTHERS_WANTED};
 
 /// What a join may move: its own observers, and as many subjects that it takes over.
 const EDGES_PER_JOIN: usize = 2 * K_MAX;
 
-/// Observers and subjects of one node.
-type Edges = (Vec<NodeName>, Vec<NodeName>);
+// === impl Table ===
 
-/// The graph for `now`, from the graph `before`.
-pub(super) fn deal(
-    before: &BTreeMap<NodeName, Seat>,
-    now: &BTreeMap<NodeName, Seat>,
-) -> BTreeMap<NodeName, Edges> {
-    let names: Vec<&NodeName> = now.keys().collect();
-    let position: BTreeMap<&NodeName, usize> = names.iter().enumerate().map(|(i, n)| (*n, i)).collect();
-    let mut deal = Deal::new(now);
-    let mut joined = Vec::new();
-    for (subject, (name, seat)) in now.iter().enumerate() {
-        // Whoever moves to another domain starts anew, since all choices made for it rest on the old one.
-        let stays = |s: &Seat, n: &NodeName| before.get(n).is_some_and(|old| old.domain == s.domain);
-        match before.get(name) {
-            Some(old) if stays(seat, name) => {
-                let kept = old.observers.iter().filter_map(|o| position.get(o).copied());
-                let kept =
-                    kept.filter(|o| names.get(*o).is_some_and(|n| now.get(*n).is_some_and(|s| stays(s, n))));
-                for observer in kept.filter(|o| deal.in_service(*o)).collect::<Vec<_>>() {
-                    deal.link(subject, observer);
-                }
-                if seat.in_service && !old.in_service {
-                    joined.push(subject);
-                }
-            }
-            Some(_) | None => joined.push(subject),
+impl Table {
+    /// Gives everybody what it lacks now, and those who joined their share.
+    pub(super) fn deal(&mut self, joined: &[usize]) {
+        self.trim();
+        self.moved = 0;
+        for subject in 0..self.places.len() {
+            self.fill(subject);
         }
-    }
-    deal.trim();
-    deal.moved = 0;
-    for subject in 0..names.len() {
-        deal.fill(subject);
-    }
-    let moved_max = EDGES_PER_JOIN * joined.len();
-    for newcomer in joined {
-        deal.relieve(newcomer, moved_max);
-    }
-    deal.edges(&names)
-}
-
-struct Deal {
-    places: Vec<Place>,
-    domains: usize,
-    /// Multiplies a difference of domains into the number of strides between them.
-    inverse: usize,
-    k: usize,
-    /// Members out of service.
-    idle: Vec<usize>,
-    /// Edges made in this step.
-    moved: usize,
-}
-
-struct Place {
-    hash: u64,
-    domain: usize,
-    in_service: bool,
-    observers: Vec<usize>,
-    /// How many subjects it has.
-    load: usize,
-}
-
-// === impl Deal ===
-
-impl Deal {
-    fn new(seats: &BTreeMap<NodeName, Seat>) -> Self {
-        let names: BTreeSet<&str> = seats.values().map(|s| s.domain.as_str()).collect();
-        let index: BTreeMap<&str, usize> = names.iter().enumerate().map(|(i, d)| (*d, i)).collect();
-        let places: Vec<Place> = seats
-            .iter()
-            .map(|(name, seat)| Place {
-                hash: hash(name.as_str()),
-                domain: index.get(seat.domain.as_str()).copied().unwrap_or(0),
-                in_service: seat.in_service,
-                observers: Vec::new(),
-                load: 0,
-            })
-            .collect();
-        let serving = places.iter().filter(|p| p.in_service).count();
-        let k = K_MAX.min(serving.saturating_sub(1));
-        let idle = (0..).zip(&places).filter(|(_, p)| !p.in_service).map(|(i, _)| i).collect();
-        Self {
-            places,
-            domains: names.len(),
-            inverse: inverse(stride(names.len()), names.len()),
-            k,
-            idle,
-            moved: 0,
-        }
-    }
-
-    fn in_service(&self, place: usize) -> bool {
-        self.places.get(place).is_some_and(|p| p.in_service)
-    }
-
-    fn load(&self, observer: usize) -> usize {
-        self.places.get(observer).map_or(usize::MAX, |p| p.load)
-    }
-
-    fn observers(&self, subject: usize) -> &[usize] {
-        self.places.get(subject).map_or(&[], |p| &p.observers)
-    }
-
-    fn domain(&self, place: usize) -> usize {
-        self.places.get(place).map_or(0, |p| p.domain)
-    }
-
-    fn link(&mut self, subject: usize, observer: usize) {
-        self.moved += 1;
-        if let Some(p) = self.places.get_mut(subject) {
-            p.observers.push(observer);
-        }
-        if let Some(p) = self.places.get_mut(observer) {
-            p.load += 1;
-        }
-    }
-
-    fn unlink(&mut self, subject: usize, observer: usize) {
-        if let Some(p) = self.places.get_mut(subject) {
-            p.observers.retain(|o| *o != observer);
-        }
-        if let Some(p) = self.places.get_mut(observer) {
-            p.load = p.load.saturating_sub(1);
+        for newcomer in joined {
+            self.relieve(*newcomer, EDGES_PER_JOIN * joined.len());
         }
     }
 
     /// How many of a subject's observers sit in this domain.
     fn crowd(&self, subject: usize, domain: usize) -> usize {
         self.observers(subject).iter().filter(|o| self.domain(**o) == domain).count()
-    }
-
-    /// Strides from the subject's domain to the observer's.
-    fn strides(&self, subject: usize, observer: usize) -> usize {
-        let (from, to) = (self.domain(subject), self.domain(observer));
-        (to + self.domains - from) * self.inverse % self.domains.max(1)
-    }
-
-    fn tie(&self, subject: usize, observer: usize) -> u64 {
-        let of = |p: usize| self.places.get(p).map_or(0, |p| p.hash);
-        mix(of(subject) ^ of(observer).rotate_left(32))
     }
 
     /// Gives a subject in service the observers it lacks. One out of service keeps what it has: it registers anew
@@ -187,30 +59,36 @@ impl Deal {
         let own = self.domain(subject);
         let own_now = self.crowd(subject, own);
         let others_now = self.observers(subject).len() - own_now;
-        let short_of = |candidate: usize| {
-            if self.domain(candidate) == own {
-                own_now < K_MAX - OTHERS_WANTED
-            } else {
-                others_now < OTHERS_WANTED
+        let (own_short, others_short) = (own_now < K_MAX - OTHERS_WANTED, others_now < OTHERS_WANTED);
+        let mut best: Option<(Rank, usize)> = None;
+        for candidate in self.candidates(subject) {
+            let load = self.load(candidate);
+            let domain = self.domain(candidate);
+            let short = if domain == own { own_short } else { others_short };
+            let rank = (!short, self.crowd(subject, domain), load >= self.k);
+            // Most are out by this much; what costs more is only asked of the others.
+            if best.as_ref().is_some_and(|((best, _), _)| rank > *best) {
+                continue;
             }
-        };
-        self.candidates(subject)
-            .filter(|c| self.load(*c) <= self.k || self.idle_subject(*c).is_some())
-            .min_by_key(|c| {
-                let full = self.load(*c) >= self.k;
-                let crowd = self.crowd(subject, self.domain(*c));
-                (!short_of(*c), crowd, full, self.strides(subject, *c), self.load(*c), self.tie(subject, *c))
-            })
+            if load > self.k && self.idle_subject(candidate).is_none() {
+                continue;
+            }
+            let rank = (rank, (self.strides(subject, candidate), load, self.tie(subject, candidate)));
+            if best.as_ref().is_none_or(|(best, _)| rank < *best) {
+                best = Some((rank, candidate));
+            }
+        }
+        best.map(|(_, candidate)| candidate)
     }
 
     fn candidates(&self, subject: usize) -> impl Iterator<Item = usize> {
-        (0..self.places.len())
-            .filter(move |c| *c != subject && self.in_service(*c) && !self.observers(subject).contains(c))
+        let taken = self.observers(subject);
+        (0..self.places.len()).filter(move |c| *c != subject && self.in_service(*c) && !taken.contains(c))
     }
 
     /// A subject out of service that this observer still hears: it gives way to one in service.
     fn idle_subject(&self, observer: usize) -> Option<usize> {
-        self.idle.iter().copied().find(|p| self.observers(*p).contains(&observer))
+        self.subjects(observer).iter().copied().filter(|s| !self.in_service(*s)).min()
     }
 
     /// Where k has fallen, an observer gives up subjects out of service until it bears at most k + 1.
@@ -234,17 +112,15 @@ impl Deal {
         let with_room: Vec<usize> = self.observers(subject).iter().copied().chain([subject]).collect();
         let with_room = with_room.into_iter().filter(|w| self.in_service(*w) && self.load(*w) <= self.k);
         for taker in with_room.collect::<Vec<_>>() {
-            for full in self.candidates(subject).collect::<Vec<_>>() {
-                let movable = (0..self.places.len()).find(|other| {
-                    *other != taker
-                        && self.observers(*other).contains(&full)
-                        && !self.observers(*other).contains(&taker)
-                });
-                if let Some(other) = movable {
-                    self.unlink(other, full);
-                    self.link(other, taker);
-                    return Some(full);
-                }
+            let gives = |full: usize| {
+                let free = |other: &usize| *other != taker && !self.observers(*other).contains(&taker);
+                self.subjects(full).iter().copied().filter(free).min()
+            };
+            let found = self.candidates(subject).find_map(|full| Some((full, gives(full)?)));
+            if let Some((full, other)) = found {
+                self.unlink(other, full);
+                self.link(other, taker);
+                return Some(full);
             }
         }
         None
@@ -256,16 +132,14 @@ impl Deal {
         if !self.in_service(newcomer) {
             return;
         }
-        let mut offers: Vec<Offer> = Vec::new();
-        for subject in (0..self.places.len()).filter(|s| *s != newcomer && self.in_service(*s)) {
-            if self.observers(subject).contains(&newcomer) {
-                continue;
-            }
-            let best = self.observers(subject).iter().filter_map(|o| self.offer(newcomer, subject, *o)).min();
-            offers.extend(best);
-        }
-        offers.sort_unstable();
-        for offer in offers {
+        let share = self.load(newcomer);
+        let subjects = (0..self.places.len()).filter(|s| *s != newcomer && self.in_service(*s));
+        let offers = subjects.filter_map(|subject| self.best_offer(newcomer, subject));
+        // Loads of others only fall and its own only rises, so what is no relief now never will be.
+        let relieves = |offer: &Offer| offer.gain.improves() || self.load(offer.from) > share + 1;
+        let offers: Vec<Reverse<Offer>> = offers.filter(relieves).map(Reverse).collect();
+        let mut offers = BinaryHeap::from(offers);
+        while let Some(Reverse(offer)) = offers.pop() {
             let share = self.load(newcomer);
             if share >= self.k || self.moved >= moved_max {
                 return;
@@ -277,48 +151,42 @@ impl Deal {
         }
     }
 
-    /// What it would mean if the newcomer took this subject from this observer; `None` if that made the spread worse.
-    fn offer(&self, newcomer: usize, subject: usize, from: usize) -> Option<Offer> {
-        let own = self.domain(subject);
+    /// The best that it would mean if the newcomer took this subject from one of its observers; `None` if it observes
+    /// it already, or any change made the spread worse.
+    fn best_offer(&self, newcomer: usize, subject: usize) -> Option<Offer> {
+        let observers = self.observers(subject);
+        if observers.contains(&newcomer) {
+            return None;
+        }
+        let (own, new) = (self.domain(subject), self.domain(newcomer));
         let own_now = self.crowd(subject, own);
-        let others_now = self.observers(subject).len() - own_now;
-        let (old, new) = (self.domain(from), self.domain(newcomer));
-        let gain = match (old == own, new == own) {
-            (true, false) if others_now < OTHERS_WANTED => Gain::Side,
-            (false, true) if own_now < K_MAX - OTHERS_WANTED && others_now > OTHERS_WANTED => Gain::Side,
-            (true, true) => Gain::Load,
-            (false, false) if old == new => Gain::Load,
-            (false, false) => match self.crowd(subject, old).checked_sub(self.crowd(subject, new)) {
-                Some(2..) => Gain::Spread,
-                Some(1) => Gain::Load,
-                Some(0) | None => return None,
-            },
-            (true, false) | (false, true) => return None,
+        let others_now = observers.len() - own_now;
+        let crowd_new = self.crowd(subject, new);
+        let gain = |from: usize| {
+            let old = self.domain(from);
+            Some(match (old == own, new == own) {
+                (true, false) if others_now < OTHERS_WANTED => Gain::Side,
+                (false, true) if own_now < K_MAX - OTHERS_WANTED && others_now > OTHERS_WANTED => Gain::Side,
+                (true, true) => Gain::Load,
+                (false, false) if old == new => Gain::Load,
+                (false, false) => match self.crowd(subject, old).checked_sub(crowd_new) {
+                    Some(2..) => Gain::Spread,
+                    Some(1) => Gain::Load,
+                    Some(0) | None => return None,
+                },
+                (true, false) | (false, true) => return None,
+            })
         };
-        let (load, tie) = (Reverse(self.load(from)), self.tie(subject, newcomer));
-        Some(Offer { gain, load, strides: self.strides(subject, newcomer), tie, subject, from })
-    }
-
-    fn edges(&self, names: &[&NodeName]) -> BTreeMap<NodeName, Edges> {
-        let mut edges: BTreeMap<NodeName, Edges> =
-            names.iter().map(|n| ((*n).clone(), Edges::default())).collect();
-        for (subject, place) in names.iter().zip(&self.places) {
-            for observer in place.observers.iter().filter_map(|o| names.get(*o)) {
-                if let Some(e) = edges.get_mut(*subject) {
-                    e.0.push((*observer).clone());
-                }
-                if let Some(e) = edges.get_mut(*observer) {
-                    e.1.push((*subject).clone());
-                }
-            }
-        }
-        for (observers, subjects) in edges.values_mut() {
-            observers.sort_unstable();
-            subjects.sort_unstable();
-        }
-        edges
+        let offers =
+            observers.iter().filter_map(|from| Some((gain(*from)?, Reverse(self.load(*from)), *from)));
+        let (gain, load, from) = offers.min()?;
+        let (strides, tie) = (self.strides(subject, newcomer), self.tie(subject, newcomer));
+        Some(Offer { gain, load, strides, tie, subject, from })
     }
 }
+
+/// Short side, crowd of the domain, full; then strides, load, tie.
+type Rank = ((bool, usize, bool), (usize, usize, u64));
 
 /// A subject that a newcomer could take over, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -348,39 +216,4 @@ impl Gain {
             Self::Load => false,
         }
     }
-}
-
-// === helpers ===
-
-/// The number nearest to 38 % of the domains that shares no divisor with them.
-fn stride(domains: usize) -> usize {
-    let ideal = (domains * STRIDE_PERCENT + 50) / 100;
-    (0..domains.max(1))
-        .flat_map(|off| [ideal.saturating_sub(off), ideal + off])
-        .find(|s| *s > 0 && gcd(*s, domains) == 1)
-        .unwrap_or(1)
-}
-
-/// The number that undoes a multiplication by `stride` modulo `domains`.
-fn inverse(stride: usize, domains: usize) -> usize {
-    (1..domains).find(|i| i * stride % domains == 1).unwrap_or(1)
-}
-
-const fn gcd(mut a: usize, mut b: usize) -> usize {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-/// FNV-1a, 64 bit: stable over builds, and nothing here is secret.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// The finisher of SplitMix64 (Steele, Lea, Flood, OOPSLA'14).
-const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

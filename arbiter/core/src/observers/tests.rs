@@ -1,9 +1,12 @@
 //! Degrees, churn and spread of the graph, over any history of joins, leaves, releases and returns.
 
+mod anew;
+
 use std::collections::BTreeSet;
 
 use coroner_shared::keys::PublicKey;
 use coroner_shared::machine_id::MachineId;
+use coroner_shared::time::Span;
 use proptest::prelude::*;
 
 use super::*;
@@ -69,7 +72,27 @@ impl World {
 
     fn step(&mut self) -> bool {
         self.membership += 1;
-        self.graph.take(self.members.clone(), Vec::new(), self.membership)
+        let gone = self.graph.seats.keys().filter(|n| !self.members.contains_key(*n));
+        let there = self.members.iter().map(|(name, seat)| (name.clone(), Some(seat.clone())));
+        let now = gone.map(|n| (n.clone(), None)).chain(there).collect();
+        self.graph.take(now, Vec::new(), self.membership)
+    }
+
+    /// Makes the step, and deals everybody anew from what was before: both must give the same.
+    fn step_as_anew(&mut self) {
+        let before = self.graph.seats.clone();
+        self.step();
+        for (name, (observers, subjects)) in anew::deal(&before, &self.members) {
+            let seat = self.graph.seat(&name).unwrap();
+            assert_eq!((&seat.observers, &seat.subjects), (&observers, &subjects), "{name}");
+        }
+        for (name, seat) in &self.graph.seats {
+            let old = before.get(name);
+            let differs = old.is_none_or(|old| anew::slice_differs(seat, old, &self.graph.seats, &before));
+            assert_eq!(seat.version == self.membership, differs, "{name}");
+            let same = old.is_some_and(|old| old.is_same_member(seat));
+            assert_eq!(seat.since, if same { old.unwrap().since } else { self.membership }, "{name}");
+        }
     }
 
     fn edges(&self) -> BTreeSet<Edge> {
@@ -183,6 +206,129 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
+}
+
+/// Everything that may happen to members, several of them in one step.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Join(u16, bool),
+    Leave(usize),
+    Serve(usize),
+    Move(usize, u16),
+    Key(usize, u8),
+    Address(usize, u32),
+    Time(usize, u64),
+}
+
+fn changes() -> impl Strategy<Value = Vec<Vec<Change>>> {
+    let nth = || 0..1000_usize;
+    let change = prop_oneof![
+        6 => (0..7_u16, prop::bool::weighted(0.9)).prop_map(|(domain, serves)| Change::Join(domain, serves)),
+        2 => nth().prop_map(Change::Leave),
+        4 => nth().prop_map(Change::Serve),
+        1 => (nth(), 0..9_u16).prop_map(|(n, domain)| Change::Move(n, domain)),
+        1 => (nth(), any::<u8>()).prop_map(|(n, key)| Change::Key(n, key)),
+        1 => (nth(), any::<u32>()).prop_map(|(n, address)| Change::Address(n, address)),
+        1 => (nth(), 0..9000_u64).prop_map(|(n, time)| Change::Time(n, time)),
+    ];
+    prop::collection::vec(prop::collection::vec(change, 1..4), 1..40)
+}
+
+impl World {
+    fn befall(&mut self, change: Change) {
+        if let Change::Join(domain, serves) = change {
+            // Known, but not dealt yet.
+            let mut other = Self { born: self.born, ..Self::default() };
+            let name = other.join(domain);
+            self.born = other.born;
+            let seat = Seat { in_service: serves, ..other.members[&name].clone() };
+            self.members.insert(name, seat);
+            return;
+        }
+        let nth = change.nth() % self.members.len().max(1);
+        let Some((name, seat)) = self.members.iter_mut().nth(nth) else { return };
+        match change {
+            Change::Join(..) => {}
+            Change::Leave(_) => {
+                let name = name.clone();
+                self.members.remove(&name);
+            }
+            Change::Serve(_) => seat.in_service = !seat.in_service,
+            Change::Move(_, domain) => seat.domain = format!("rack/{domain:03}"),
+            Change::Key(_, key) => seat.peer.key = PublicKey::from_bytes([key; 32]),
+            Change::Address(_, address) => seat.peer.address = std::net::Ipv4Addr::from(address).into(),
+            Change::Time(_, ms) => seat.timings.suspect = Span::from_ms(ms),
+        }
+    }
+}
+
+impl Change {
+    fn nth(self) -> usize {
+        match self {
+            Self::Join(..) => 0,
+            Self::Leave(n)
+            | Self::Serve(n)
+            | Self::Move(n, _)
+            | Self::Key(n, _)
+            | Self::Address(n, _)
+            | Self::Time(n, _) => n,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn what_is_changed_in_place_is_what_would_be_dealt_anew(
+        steps in changes(),
+        forgets in prop::collection::vec(prop::bool::weighted(0.1), 40),
+    ) {
+        let mut world = World::default();
+        for (step, forgets) in steps.iter().zip(forgets) {
+            step.iter().for_each(|change| world.befall(*change));
+            if forgets {
+                // A snapshot was read: the table is made anew from the seats.
+                world.graph = serde_json::from_str(&serde_json::to_string(&world.graph).unwrap()).unwrap();
+            }
+            world.step_as_anew();
+        }
+    }
+}
+
+#[test]
+fn a_large_graph_is_changed_in_place_as_it_would_be_dealt_anew() {
+    let mut world = World::of(300, |i| i / 20);
+    for (n, change) in [
+        Change::Join(3, true),
+        Change::Join(40, true),
+        Change::Serve(17),
+        Change::Leave(150),
+        Change::Serve(17),
+        Change::Move(80, 2),
+        Change::Join(3, true),
+        Change::Leave(0),
+        Change::Leave(298),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        world.befall(change);
+        world.step_as_anew();
+        assert!(world.members.len() > 290, "{n}");
+    }
+}
+
+/// 5,000 registrations, one after the other: the harness says how long they take. Run with `--release -- --ignored`.
+#[test]
+#[ignore = "measures; its assertions are those of smaller graphs"]
+fn registrations_of_a_large_cluster() {
+    let mut all = World::default();
+    (0..5000).for_each(|i| all.befall(Change::Join(i % 200, true)));
+    for (membership, (name, seat)) in (1..).zip(&all.members) {
+        assert!(all.graph.take([(name.clone(), Some(seat.clone()))].into(), Vec::new(), membership));
+    }
+    all.check_degrees();
 }
 
 #[test]

@@ -223,6 +223,29 @@ fn a_binding_keeps_its_pin_over_a_change_and_is_not_used_before_it_is_verified()
 }
 
 #[test]
+fn an_agent_is_told_other_times_as_soon_as_another_policy_selects_its_node() {
+    let mut w = World::new(5);
+    let mut slow = policy(Mode::Enforce);
+    (slow.name, slow.hash) = ("slow".to_owned(), "slow".to_owned());
+    slow.node_selector = [("pool".to_owned(), "slow".to_owned())].into();
+    slow.rules.beacons.suspect = Span::from_ms(1900);
+    w.done(Command::PolicySet(Box::new(slow)));
+    let mut others = policy(Mode::Enforce);
+    others.hash = "others".to_owned();
+    others.node_selector = [("pool".to_owned(), "fast".to_owned())].into();
+    w.done(Command::PolicySet(Box::new(others)));
+    let told = |w: &World| w.state.observers.seat(&name(1)).map(|s| (s.timings.suspect, s.version)).unwrap();
+    let (before, version) = told(&w);
+    w.change(1, |f| {
+        f.labels.insert("pool".to_owned(), "slow".to_owned());
+    });
+    let (after, newer) = told(&w);
+    assert_ne!(before, Span::from_ms(1900));
+    assert_eq!(after, Span::from_ms(1900));
+    assert!(newer > version, "its slice is a new one");
+}
+
+#[test]
 fn three_sides_must_agree_on_the_machine() {
     let mut w = World::new(3);
     w.change(1, |f| f.system_uuid = machine(2).to_string());

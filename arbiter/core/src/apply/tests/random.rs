@@ -270,6 +270,7 @@ fn invariants(before: &State, w: &World, command: &Command, outcome: &Outcome, s
         proofs_are_of_the_life(state, node, &known.phase);
         assert!(known.deaths.len() <= 32 && known.alarms.len() <= 16 && known.paged.len() <= 16);
     }
+    graph_is_current(state);
     brakes_hold(before, state, command, outcome);
     attempts_are_permitted(before, state, command, outcome, seen);
     assert!(state.acts.len() <= 256);
@@ -339,6 +340,13 @@ fn proofs_are_of_the_life(state: &State, node: &NodeName, phase: &Phase) {
         FenceProof::BmcOff { readings, .. } => assert!(readings.readings.len() >= 3),
         FenceProof::PersonConfirmed { who, .. } => assert_eq!(who, "alice"),
     }
+}
+
+/// Looking at every member finds nothing that the entry forgot to tell the graph.
+fn graph_is_current(state: &State) {
+    assert!(state.moved.is_empty());
+    let mut looked_at = state.clone();
+    assert!(!crate::observers::reseat(&mut looked_at), "the graph of observers lags behind the members");
 }
 
 /// Whoever is newly condemned by silence or order leaves the counts within the limits; so does each intent.
