@@ -127,6 +127,12 @@ pub enum NotEnrolled {
         /// Each member with what it gave.
         seen: Vec<String>,
     },
+    /// The UUID spells another serial number than the member gives.
+    #[error("{why}")]
+    SerialContradicts {
+        /// Both values.
+        why: String,
+    },
     /// More than one member has the node's UUID.
     #[error("{machine} is the UUID of more than one member: {}", members.join(", "))]
     TwoMatches {
@@ -171,6 +177,9 @@ pub fn enrol(
     let permitted = usable.iter().find_map(|(member, uuid)| {
         first_order(orders_of(&member.path), *uuid, machine).map(|transform| (*member, transform))
     });
+    if let Some(why) = permitted.and_then(|(member, _)| spelling_refuses(machine, member)) {
+        return Err(NotEnrolled::SerialContradicts { why });
+    }
     match (permitted, alike.as_slice()) {
         (Some((member, transform)), [_]) => Ok(Pin {
             machine,
@@ -220,7 +229,8 @@ pub fn check(
             why: format!("{} is the UUID of {} and of {second}", pin.machine, pin.member),
         };
     }
-    if let Some(why) = secondary_refuses(pin, member, facts) {
+    let spelling = || spelling_refuses(pin.machine, member);
+    if let Some(why) = secondary_refuses(pin, member, facts).or_else(spelling) {
         return IdentityVerdict::Ambiguous { why };
     }
     IdentityVerdict::Match {
@@ -404,6 +414,25 @@ fn serial_of(member: &MemberFacts) -> Option<&str> {
             (!constant && !NOBODY_WROTE.contains(&serial.to_ascii_lowercase().as_str())).then_some(serial)
         }
     }
+}
+
+/// What a UUID that spells words says against the serial number beside it. HPE writes product number (6 characters)
+/// and serial number (10) into it, in SMBIOS memory order; a profile that was moved to other hardware changes one of the
+/// two. The last eight characters stand in the same place in either order of the first three fields.
+fn spelling_refuses(machine: MachineId, member: &MemberFacts) -> Option<String> {
+    const SERIAL_CHARS: usize = 10;
+    let bytes = machine.bytes();
+    let spelt = std::str::from_utf8(bytes.get(8..)?).ok()?;
+    let serial = serial_of(member)?;
+    let is_word = |text: &[u8]| text.iter().all(u8::is_ascii_alphanumeric);
+    let speaks_of_serials = is_word(&bytes) && serial.len() == SERIAL_CHARS && is_word(serial.as_bytes());
+    let same = serial.to_ascii_uppercase().ends_with(&spelt.to_ascii_uppercase());
+    (speaks_of_serials && !same).then(|| {
+        format!(
+            "UUID {machine} spells a serial number that ends in {spelt:?}, {} gives {serial:?}",
+            member.path
+        )
+    })
 }
 
 /// One member with what it gave, for people.

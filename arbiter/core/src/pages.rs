@@ -122,7 +122,9 @@ fn patience(why: &HeldReason) -> Span {
     }
 }
 
-/// Another machine than the pinned one, or another one than the agent's by the kubelet's word: whatever the phase.
+/// Security events: another machine than the pinned one registers, or the kubelet speaks of another one, whatever the
+/// phase; and a BMC that is not the pinned machine's any more, while there is time to look at it. None of them ever pins
+/// anew.
 fn machine_of_another(
     state: &State,
     name: &NodeName,
@@ -132,10 +134,20 @@ fn machine_of_another(
     if matches!(node.phase, Phase::Held { .. }) {
         return;
     }
-    if let Err(why @ HeldReason::MachineChanged { .. }) = permit::fenceable(state, name) {
-        let text = format!("{}. {}", words::hold(&why), words::hold_advice(&why));
-        page("MachineChanged", text, Mono::default());
-    }
+    let Err(why) = permit::fenceable(state, name) else { return };
+    // In an incident the fence says itself what its BMC refuses, and a binding that somebody just changed is verified.
+    let watched = matches!(node.phase, Phase::Alive) && !permit::to_be_verified(state, name);
+    let reason = if matches!(why, HeldReason::MachineChanged { .. }) {
+        "MachineChanged"
+    } else if permit::kubelet_disagrees(state, name) {
+        "SystemUuidChanged"
+    } else if matches!(why, HeldReason::Identity(_)) && watched {
+        "BindingRefused"
+    } else {
+        return;
+    };
+    let text = format!("{}: it cannot be fenced. {}", words::hold(&why), words::hold_advice(&why));
+    page(reason, text, Mono::default());
 }
 
 /// A boot of which its agent has said nothing for a minute. Should it die, nobody would notice.

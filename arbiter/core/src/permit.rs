@@ -12,6 +12,9 @@ use crate::policy::select::{Selected, policy_for};
 use crate::policy::{Mode, Pin};
 use crate::state::State;
 
+/// Why a binding whose spec changed may not be used.
+pub(crate) const CHANGED: &str = "its MachineBinding changed and was not verified since";
+
 /// Who paused power commands for this node, if anybody: a person for everything or for the node, or its policy.
 pub fn paused_by(state: &State, node: &NodeName) -> Option<String> {
     if let Some(pause) = &state.pause {
@@ -115,6 +118,22 @@ pub fn kubelet_machine(state: &State, node: &NodeName) -> Option<MachineId> {
         Some(pin) => machine_of(&facts.system_uuid, pin),
         None => facts.system_uuid.parse().ok(),
     }
+}
+
+/// Whether the kubelet speaks of another machine than the pinned one. It can write its own status, so that this is a
+/// sign of trouble and never a reason to pin anew.
+pub fn kubelet_disagrees(state: &State, node: &NodeName) -> bool {
+    let pin = state.bindings.get(node).and_then(|b| b.pin.as_ref());
+    let facts = state.nodes.get(node).and_then(|n| n.facts.as_ref());
+    match (pin, facts) {
+        (Some(pin), Some(facts)) => machine_of(&facts.system_uuid, pin) != Some(pin.machine),
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// Whether a binding that changed waits for its verification.
+pub fn to_be_verified(state: &State, node: &NodeName) -> bool {
+    state.bindings.get(node).is_some_and(|b| b.disabled.as_deref() == Some(CHANGED))
 }
 
 /// The machine that `nodeInfo.systemUUID` names in the byte order of a pin.

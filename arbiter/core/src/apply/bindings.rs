@@ -10,9 +10,6 @@ use crate::phase::Phase;
 use crate::policy::{Binding, Pin};
 use crate::state::State;
 
-/// Why a binding whose spec changed may not be used.
-const CHANGED: &str = "its MachineBinding changed and was not verified since";
-
 /// Takes a binding; pin and standing are the log's, whatever the entry says.
 pub(crate) fn set(state: &mut State, name: &NodeName, binding: &Binding) -> Outcome {
     let errors = binding.check();
@@ -27,7 +24,7 @@ pub(crate) fn set(state: &mut State, name: &NodeName, binding: &Binding) -> Outc
         }
         Some(old) => Binding {
             pin: old.pin.clone(),
-            disabled: old.pin.as_ref().map(|_| CHANGED.to_owned()),
+            disabled: old.pin.as_ref().map(|_| permit::CHANGED.to_owned()),
             ..binding.clone()
         },
     };

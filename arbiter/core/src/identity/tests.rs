@@ -94,6 +94,7 @@ fn refusal(result: &Result<Pin, NotEnrolled>) -> &'static str {
         Err(NotEnrolled::NoUsableMember { .. }) => "NoUsableMember",
         Err(NotEnrolled::NoMatch { .. }) => "NoMatch",
         Err(NotEnrolled::TwoMatches { .. }) => "TwoMatches",
+        Err(NotEnrolled::SerialContradicts { .. }) => "SerialContradicts",
     }
 }
 
@@ -359,6 +360,42 @@ fn other_members_refuse_only_when_they_are_readable_and_the_same() {
     assert!(noted.to_string().contains("Systems/2: could not be read: HTTP 503"), "{noted}");
     assert_eq!(refusal(&enrolled(P, &facts(&[given(ONE, P), given(TWO, P_SWAPPED)]))), "TwoMatches");
     assert_eq!(refusal(&enrolled(P, &facts(&[given(ONE, OTHER), given(TWO, OTHER)]))), "NoMatch");
+}
+
+#[test]
+fn a_uuid_that_spells_a_serial_number_must_spell_the_one_beside_it() {
+    // bmc.md, 13 and 14: HPE's UUID is product and serial number; a profile moved to other hardware contradicts it.
+    const HPE: &str = "33323150-3534-5a43-3230-303130414243";
+    const HPE_SWAPPED: &str = "50313233-3435-435a-3230-303130414243";
+    let rows = [
+        (HPE, "CZ20010ABC", "Pin"),
+        (HPE, "cz20010abc", "Pin"),
+        (HPE, "CZ20010ABD", "SerialContradicts"),
+        // An SMBIOS of before 2.6 on both sides.
+        (HPE_SWAPPED, "CZ20010ABC", "Pin"),
+        (HPE_SWAPPED, "CZ99999999", "SerialContradicts"),
+        // Nothing to compare: no serial, one that nobody wrote, one of another form.
+        (HPE, "To be filled by O.E.M.", "Pin"),
+        (HPE, "S1", "Pin"),
+        // And a UUID that spells nothing.
+        (P, "CZ20010ABD", "Pin"),
+    ];
+    for (uuid, serial, want) in rows {
+        assert_eq!(refusal(&enrolled(uuid, &with_serial(uuid, serial))), want, "{uuid} {serial}");
+    }
+    // At any later time too, whether or not a serial number was pinned.
+    let mut pinned = enrolled(HPE, &one(HPE)).unwrap();
+    assert_eq!(pinned.serial, None);
+    assert_eq!(kind(&checked(&pinned, &with_serial(HPE, "CZ20010ABC"))), "Match");
+    let refused = checked(&pinned, &with_serial(HPE, "CZ20010ABD"));
+    assert_eq!(kind(&refused), "Ambiguous");
+    assert!(
+        refused.to_string().contains("CZ20010ABD") && refused.to_string().contains("20010ABC"),
+        "{refused}"
+    );
+    // It never permits: the right serial under another machine's UUID.
+    pinned.machine = id(OTHER);
+    assert_eq!(kind(&checked(&pinned, &with_serial(HPE, "CZ20010ABC"))), "Mismatch");
 }
 
 #[test]

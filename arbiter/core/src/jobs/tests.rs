@@ -388,6 +388,59 @@ fn a_page_is_given_once_while_its_condition_stands() {
 }
 
 #[test]
+fn whatever_says_that_the_machine_is_another_one_is_paged_and_never_pins_anew() {
+    let refused = |hash: &str| Command::BindingVerified {
+        node: name(1),
+        hash: hash.to_owned(),
+        result: Err("Mismatch: pinned is a, found is b".to_owned()),
+    };
+    let mut w = World::new(5);
+    assert_eq!(pages(&w, 1), BTreeSet::new());
+    // The kubelet speaks of another machine.
+    let mine = w.facts(1).system_uuid;
+    w.change(1, |f| f.system_uuid = "4c4c4544-0042-4d10-8052-000000000099".to_owned());
+    assert_eq!(pages(&w, 1), ["SystemUuidChanged".to_owned()].into());
+    w.change(1, |f| f.system_uuid.clone_from(&mine));
+    assert_eq!(pages(&w, 1), BTreeSet::new());
+    // A round finds another machine's BMC at the address.
+    w.done(refused("b1"));
+    assert_eq!(pages(&w, 1), ["BindingRefused".to_owned()].into());
+    let text = jobs(&w.state).into_iter().find_map(|job| {
+        if let Job::Page { reason, text, .. } = job {
+            (reason == "BindingRefused").then_some(text)
+        } else {
+            None
+        }
+    });
+    assert!(text.is_some_and(|t| t.contains("pinned is a, found is b")), "both values are shown");
+    w.done(Command::BindingVerified { node: name(1), hash: "b1".to_owned(), result: Ok(pin(1)) });
+    assert_eq!(pages(&w, 1), BTreeSet::new());
+    // A binding that somebody changed is verified first.
+    let mut changed = crate::apply::tests::world::binding(1);
+    changed.hash = "b2".to_owned();
+    w.done(Command::BindingSet { node: name(1), binding: changed });
+    assert_eq!(pages(&w, 1), BTreeSet::new());
+    w.done(refused("b2"));
+    assert_eq!(pages(&w, 1), ["BindingRefused".to_owned()].into());
+    // Its agent speaks of another machine.
+    let mut other = w.registration(1);
+    if let Command::Register { machine, .. } = &mut other {
+        *machine = Ok(crate::apply::tests::world::machine(9));
+    }
+    let mut w = World::new(5);
+    w.done(other);
+    assert!(pages(&w, 1).contains("MachineChanged"), "{:?}", pages(&w, 1));
+    assert_eq!(w.state.bindings[&name(1)].pin, Some(pin(1)), "the pin is what it was");
+    // While it is fenced the kubelet's word counts too.
+    let mut w = World::new(5);
+    w.attempted(1);
+    w.change(1, |f| f.system_uuid = "4c4c4544-0042-4d10-8052-000000000099".to_owned());
+    assert!(pages(&w, 1).contains("SystemUuidChanged"));
+    w.done(refused("b1"));
+    assert!(!pages(&w, 1).contains("BindingRefused"), "the fence says so itself");
+}
+
+#[test]
 fn what_waits_too_long_is_paged_by_name() {
     let after = |set: fn(&mut World), wait: u64| {
         let mut w = World::new(12);
