@@ -1,7 +1,7 @@
 //! The scenarios of the lab's tests, in groups that share a site: a site takes minutes to come up and to become steady,
 //! a scenario less than one. Those of the demo are in [`super::DEMO`].
 
-use super::{Case, alive, calm, leaders, policies, stubborn};
+use super::{Case, alive, boots, calm, leaders, policies, stubborn};
 
 /// Who lives is never fenced, whoever cannot hear it.
 pub const ALIVE: [Case; 5] = [
@@ -38,10 +38,10 @@ pub const ALIVE: [Case; 5] = [
 ];
 
 /// Fences that do not go as they should.
-pub const STUBBORN: [Case; 5] = [
+pub const STUBBORN: [Case; 7] = [
     Case {
         name: "bmc-does-nothing",
-        about: "a BMC answers 204 and does nothing: no release, a page, more attempts until it obeys",
+        about: "a BMC answers 204 and does nothing: a page, more attempts, and others are fenced meanwhile",
         steady: true,
         play: |site| Box::pin(stubborn::bmc_does_nothing(site)),
     },
@@ -68,6 +68,18 @@ pub const STUBBORN: [Case; 5] = [
         about: "power comes back between proof and taint: no taint",
         steady: true,
         play: |site| Box::pin(stubborn::on_before_taint(site)),
+    },
+    Case {
+        name: "new-boot-after-attempt",
+        about: "a machine is restarted by hand after a command that did nothing: never released, it returns",
+        steady: true,
+        play: |site| Box::pin(boots::new_boot_after_attempt(site)),
+    },
+    Case {
+        name: "dies-unheard",
+        about: "a machine dies before its agent has spoken: said, paged, released by order alone",
+        steady: true,
+        play: |site| Box::pin(boots::dies_unheard(site)),
     },
 ];
 
@@ -113,7 +125,7 @@ pub const POLICIES: [Case; 2] = [
 pub const CALM: [Case; 3] = [
     Case {
         name: "roll-agents",
-        about: "all agents are restarted, one after the other: nobody is suspected",
+        about: "all agents get a new image, one after the other: nobody is suspected",
         steady: false,
         play: |site| Box::pin(calm::roll_agents(site)),
     },

@@ -6,6 +6,7 @@
 
 pub mod alive;
 pub mod api_partition;
+pub mod boots;
 pub mod calm;
 pub mod cord_pulled;
 pub mod gate;

@@ -8,13 +8,14 @@ use serde_json::json;
 use super::{Told, gate, returns::Return, story::Story};
 use crate::{
     lab::{emulator::ledger::Entry, site::Site, truth},
-    oracles::stages::Stages,
+    oracles::{stages::Stages, watched::Kind},
 };
 
 const DECIDED: Duration = Duration::from_secs(60);
 const ENOUGH: Duration = Duration::from_secs(90);
 
-/// The BMC answers 204 to ForceOff and does nothing: no release, a page, and further attempts until it obeys.
+/// The BMC answers 204 to ForceOff and does nothing: no release, a page, its slot goes to another machine that dies
+/// meanwhile, and further attempts until it obeys.
 ///
 /// # Errors
 /// What did not go as it should.
@@ -26,15 +27,21 @@ pub async fn bmc_does_nothing(site: &Site) -> Result<Told> {
     story.until("the fence to be called stalled", ENOUGH, |story| story.has("Stalled").then_some(())).await?;
     let sent = force_offs(site, &victim, story.death.silent).await?.len();
     ensure!(!story.tainted() && !story.has("Proven"), "it was released though its BMC did nothing");
+    story.until("a page", ENOUGH, |_| paged(site, &victim, "Stalled").then_some(())).await?;
+    let (second, beside) = fenced_beside(site, &victim).await?;
+    story.hear();
+    ensure!(!story.tainted() && !story.has("Proven"), "it was released though its BMC did nothing");
     let again = story.until("another attempt", ENOUGH, |_| site_attempts(site, &victim, sent)).await;
     site.tell.line("  the BMC obeys from here on");
     site.bmcs.control.set(&victim, json!({ "command": "acts" })).await?;
     again?;
     let ms = story.until_running(ENOUGH).await?;
     Ok(Told {
-        why: format!("stalled, {sent} attempts by then, and more until the BMC obeyed"),
+        why: format!(
+            "stalled after {sent} attempts, {second} was fenced beside it, and more until the BMC obeyed"
+        ),
         ms,
-        returns: vec![back],
+        returns: vec![back, beside],
     })
 }
 
@@ -160,8 +167,22 @@ pub async fn on_before_taint(site: &Site) -> Result<Told> {
 
 // === helpers ===
 
+/// Another machine hangs while one fence stalls: where only one may be in flight, the stalled one does not count.
+async fn fenced_beside(site: &Site, stalled: &str) -> Result<(String, Return)> {
+    let second = site.victim(&[stalled], false).await?;
+    let back = Return::of(site, &second).await?;
+    hang(site, &second).await?.until_running(ENOUGH).await?;
+    Ok((second, back))
+}
+
+/// Whether the node was paged for that reason.
+pub(super) fn paged(site: &Site, node: &str, reason: &str) -> bool {
+    let pages = site.watch.present(Kind::Page);
+    pages.iter().any(|seen| seen.object["node"] == node && seen.object["reason"] == reason)
+}
+
 /// A story of a machine that hangs from now on.
-async fn hang<'a>(site: &'a Site, victim: &str) -> Result<Story<'a>> {
+pub(super) async fn hang<'a>(site: &'a Site, victim: &str) -> Result<Story<'a>> {
     let mut story = Story::begin(site, victim).await?;
     story.harm("it hangs", async |site, victim| site.power.freeze(victim).await.map(drop)).await?;
     Ok(story)
@@ -173,7 +194,7 @@ fn near(story: &Story<'_>) -> bool {
 }
 
 /// The power commands that the victim's BMC was sent since then.
-async fn force_offs(site: &Site, victim: &str, from: u64) -> Result<Vec<Entry>> {
+pub(super) async fn force_offs(site: &Site, victim: &str, from: u64) -> Result<Vec<Entry>> {
     let mut ledger = site.record().await?.ledger;
     ledger.retain(|entry| {
         entry.bmc == victim && entry.t >= from && entry.path.contains("ComputerSystem.Reset")
