@@ -10,6 +10,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use coroner_shared::{api::NodeSummary, time::Span};
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use kube::{Api, api::ListParams};
 
 use super::Site;
 use crate::{
@@ -23,6 +25,8 @@ use crate::{
 
 /// Beacons come to the replicas once a second.
 const HEARD_WITHIN: Span = Span::from_secs(2);
+/// A kubelet renews its Lease every 10 s; one that missed that is not back yet.
+const RENEWED_WITHIN_MS: i64 = 12_000;
 /// For so long it must have been at home without a break: its observers, which hear it four times a second, and every
 /// replica have heard it by then.
 const STEADY_NS: u64 = 3_000_000_000;
@@ -66,21 +70,39 @@ impl Site {
         let Listing { machines, .. } = self.power.list().await?;
         let summaries = self.people.nodes_of(leader).await?;
         let nodes = self.watch.present(Kind::Node);
+        let renewed = self.renewed_ago().await?;
         let now = boottime_ns();
         let lacks = machines.iter().filter_map(|machine| {
             let name = machine.machine.as_str();
             let summary = summaries.iter().find(|summary| summary.node.as_str() == name);
             let node = nodes.iter().find(|seen| seen.name == name).and_then(|seen| seen.node());
             let boot = machine.boot_id.clone().unwrap_or_default();
-            let missing = missing(machine, summary, node.as_ref());
+            let missing = missing(machine, summary, node.as_ref(), renewed.get(name).copied());
             Some((name.to_owned(), self.homes.look(now, name, &boot, missing)?))
         });
         Ok(lacks.collect())
     }
+
+    /// How long ago each kubelet renewed its Lease, in ms.
+    async fn renewed_ago(&self) -> Result<BTreeMap<String, i64>> {
+        let leases = Api::<Lease>::namespaced(self.client.clone(), "kube-node-lease");
+        let listed = leases.list(&ListParams::default()).await.context("list the kubelets' Leases")?;
+        let now = Timestamp::now();
+        let ago = listed.items.into_iter().filter_map(|lease| {
+            let renewed = lease.spec?.renew_time?.0;
+            Some((lease.metadata.name?, now.as_millisecond() - renewed.as_millisecond()))
+        });
+        Ok(ago.collect())
+    }
 }
 
-/// What a machine lacks at this moment.
-fn missing(truth: &MachineState, summary: Option<&NodeSummary>, node: Option<&NodeSeen>) -> Option<String> {
+/// What a machine lacks at this moment; `renewed`: how many ms ago its kubelet renewed its Lease.
+fn missing(
+    truth: &MachineState,
+    summary: Option<&NodeSummary>,
+    node: Option<&NodeSeen>,
+    renewed: Option<i64>,
+) -> Option<String> {
     let Some(boot) = truth.boot_id.as_deref().filter(|_| truth.power == Power::On && !truth.frozen) else {
         return Some("it does not run".to_owned());
     };
@@ -103,6 +125,9 @@ fn missing(truth: &MachineState, summary: Option<&NodeSummary>, node: Option<&No
         Some(format!("it runs in boot {boot}, and Coroner knows {}", known.as_deref().unwrap_or("none")))
     } else if summary.heard_ago.is_none_or(|ago| ago > HEARD_WITHIN) {
         Some(summary.heard_ago.map_or("it is not heard".to_owned(), |ago| format!("heard {ago} ago")))
+    } else if renewed.is_none_or(|ago| ago > RENEWED_WITHIN_MS) {
+        // Ready stays True for a while after a kubelet's last word.
+        Some(renewed.map_or("it has no Lease".to_owned(), |ago| format!("its Lease is {ago} ms old")))
     } else {
         None
     }
@@ -168,13 +193,16 @@ mod tests {
             ("heard 2.01s ago", |w| w.1.heard_ago = Some(Span::from_ms(2010))),
         ];
         let (truth, summary, node) = well();
-        assert_eq!(missing(&truth, Some(&summary), Some(&node)), None);
-        assert!(missing(&truth, None, Some(&node)).unwrap().contains("does not know"));
-        assert!(missing(&truth, Some(&summary), None).unwrap().contains("no Node"));
+        assert_eq!(missing(&truth, Some(&summary), Some(&node), Some(12_000)), None);
+        assert!(missing(&truth, None, Some(&node), Some(0)).unwrap().contains("does not know"));
+        assert!(missing(&truth, Some(&summary), None, Some(0)).unwrap().contains("no Node"));
+        let renewed = |ago| missing(&truth, Some(&summary), Some(&node), ago).unwrap();
+        assert_eq!(renewed(Some(12_001)), "its Lease is 12001 ms old");
+        assert_eq!(renewed(None), "it has no Lease");
         for (part, change) in table {
             let mut world = well();
             change(&mut world);
-            let said = missing(&world.0, Some(&world.1), Some(&world.2));
+            let said = missing(&world.0, Some(&world.1), Some(&world.2), Some(0));
             assert!(said.as_ref().is_some_and(|said| said.contains(part)), "{part}: {said:?}");
         }
     }
