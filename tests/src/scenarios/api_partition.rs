@@ -21,7 +21,7 @@ const AND_THEN: Duration = Duration::from_secs(10);
 /// # Errors
 /// What did not go as it should.
 pub async fn play(site: &Site) -> Result<Told> {
-    let victim = site.victim(&[], false).await?;
+    let victim = site.bystander(&[], false).await?;
     let back = Return::of(site, &victim).await?.same_life();
     let mut story = Story::begin(site, &victim).await?;
     let cut = Target::Api { machine: Some(victim.clone()) };

@@ -86,6 +86,12 @@ pub const STUBBORN: [Case; 7] = [
 /// The leader dies in the middle.
 pub const LEADERS: [Case; 3] = [
     Case {
+        name: "leader-host-power-cut",
+        about: "the leader's own host loses power: the others elect, and release it",
+        steady: true,
+        play: |site| Box::pin(leaders::own_host(site)),
+    },
+    Case {
         name: "leader-killed-before-proof",
         about: "the leader is killed between command and proof: one turn off, one incident, released by the next",
         steady: true,
@@ -96,12 +102,6 @@ pub const LEADERS: [Case; 3] = [
         about: "the leader is killed between proof and taint: released by the next, and no cordon stays",
         steady: true,
         play: |site| Box::pin(leaders::killed_before_taint(site)),
-    },
-    Case {
-        name: "leader-host-power-cut",
-        about: "the leader's own host loses power: the others elect, and release it",
-        steady: true,
-        play: |site| Box::pin(leaders::own_host(site)),
     },
 ];
 

@@ -68,6 +68,10 @@ pub async fn killed_before_taint(site: &Site) -> Result<Told> {
 pub async fn own_host(site: &Site) -> Result<Told> {
     let leader = site.people.leader().await?.context("a leader")?.host.to_string();
     ensure!(!site.placed_on(&leader).is_empty(), "no writer runs on the leader's host {leader}");
+    // Whoever leads next goes by its own readings of that BMC.
+    let others: Vec<&str> = site.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
+    let others: Vec<&str> = others.into_iter().filter(|name| *name != leader).collect();
+    site.wait_steady(&others).await?;
     let told = power_cut::on(site, &leader).await?;
     let next = site.people.leader().await?.context("a new leader")?.host.to_string();
     Ok(Told { why: format!("{leader} led and lost power; {next} leads now, and released it"), ..told })

@@ -23,7 +23,7 @@ const AND_THEN: Duration = Duration::from_secs(5);
 /// What did not go as it should.
 pub async fn play(site: &Site) -> Result<Told> {
     let victim = site.victim(&[], false).await?;
-    let other = site.victim(&[&victim], true).await?;
+    let other = site.bystander(&[&victim], true).await?;
     let back = Return::of(site, &victim).await?;
     let begin = crate::lab::truth::now_ns()?;
     let mut story = Story::begin(site, &victim).await?;

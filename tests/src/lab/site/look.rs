@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::{Site, tell::Look};
 use crate::oracles::watched::{Kind, PodSeen};
 
-/// A return that is under way ends within it.
-const FIT: Duration = Duration::from_secs(120);
+/// A return that is under way ends within it, and a BMC becomes steady.
+const FIT: Duration = Duration::from_secs(240);
 /// Detached, attached and mounted again: the kubelet alone may take 10 s.
 const MOVED: Duration = Duration::from_secs(60);
 
@@ -53,36 +53,51 @@ impl Site {
         self.config().replicas.iter().any(|replica| replica == machine)
     }
 
-    /// A machine for a scenario to harm: at home for a while (see [`Site::not_at_home`]), with a writer on it, none of
-    /// `except`. Machines without a replica come first, of them those whose BMC the leader has read for long enough; a
-    /// replica's host is only taken if `replicas`. A machine that came back empty gets a writer first; where all are
-    /// on their way back, the first one is waited for.
+    /// A machine for a scenario to harm: at home for a while (see [`Site::not_at_home`]), with a writer on it, its BMC
+    /// steady for every replica, none of `except`. Machines without a replica come first; a replica's host is only taken
+    /// if `replicas`. A machine that came back empty gets a writer first; where all are on their way back, the first one
+    /// is waited for.
     ///
     /// # Errors
-    /// When there is none within two minutes, with what is wrong with each.
+    /// When there is none within some minutes, with what is wrong with each.
     pub async fn victim(&self, except: &[&str], replicas: bool) -> Result<String> {
+        self.choose(except, replicas, true).await
+    }
+
+    /// The same, whatever is known of its BMC.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn bystander(&self, except: &[&str], replicas: bool) -> Result<String> {
+        self.choose(except, replicas, false).await
+    }
+
+    async fn choose(&self, except: &[&str], replicas: bool, steady: bool) -> Result<String> {
+        let may = |name: &str| !except.contains(&name) && (replicas || !self.hosts_replica(name));
+        let mut names: Vec<&str> = self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
+        names.retain(|name| may(name));
+        names.sort_by_key(|name| self.hosts_replica(name));
         self.tell
             .until("a machine fit to be harmed", FIT, async || {
-                let leader = self.people.leader().await?.context("no replica leads now")?;
-                let nodes = self.people.nodes_of(leader).await?;
-                let steady = |name: &str| {
-                    let node = nodes.iter().find(|node| node.node.as_str() == name);
-                    node.and_then(|node| node.bmc.as_ref()).is_some_and(|bmc| bmc.steady_for.is_some())
-                };
-                let mut names: Vec<&str> =
-                    self.plan().machines.iter().map(|machine| machine.name.as_str()).collect();
-                names.retain(|name| !except.contains(name) && (replicas || !self.hosts_replica(name)));
-                names.sort_by_key(|name| (self.hosts_replica(name), !steady(name)));
-                let away = self.not_at_home().await?;
-                let (unfit, fit): (Vec<&str>, Vec<&str>) =
-                    names.into_iter().partition(|name| away.contains_key(*name));
+                let mut unfit = self.not_at_home().await?;
+                if steady {
+                    for (host, unsteady) in self.unsteady_nodes().await? {
+                        let why = format!("{host} has not read its BMC for long enough");
+                        for name in unsteady {
+                            unfit.entry(name).or_insert_with(|| why.clone());
+                        }
+                    }
+                }
+                let fit: Vec<&str> =
+                    names.iter().copied().filter(|name| !unfit.contains_key(*name)).collect();
                 if let Some(name) = fit.iter().find(|name| !self.placed_on(name).is_empty()) {
                     return Ok(Look::There((*name).to_owned()));
                 }
                 if !fit.is_empty() {
                     self.move_a_writer().await?;
                 }
-                let why = unfit.iter().map(|name| format!("{name}: {}", away[*name]));
+                let why =
+                    unfit.iter().filter(|(name, _)| may(name)).map(|(name, why)| format!("{name}: {why}"));
                 Ok(Look::Missing(why.collect::<Vec<_>>().join("; ")))
             })
             .await

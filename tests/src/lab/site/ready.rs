@@ -1,6 +1,10 @@
 //! Until a site is ready: agents registered, bindings fit to fence with, BMCs steady, writers writing.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::Ordering,
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
 use coroner_shared::api::NodeSummary;
@@ -94,21 +98,31 @@ impl Site {
     /// How many BMCs are not steady yet, for each replica that misses one.
     async fn unsteady(&self, except: &[&str]) -> Result<BTreeMap<String, usize>> {
         let mut missing = BTreeMap::new();
+        for (host, nodes) in self.unsteady_nodes().await? {
+            let count = nodes.iter().filter(|name| !except.contains(&name.as_str())).count();
+            if count > 0 {
+                missing.insert(host, count);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The nodes whose BMC is not steady, for each replica: whichever leads next, it goes by its own readings.
+    ///
+    /// # Errors
+    /// When a replica does not answer, or knows no node yet.
+    pub async fn unsteady_nodes(&self) -> Result<BTreeMap<String, BTreeSet<String>>> {
+        let mut unsteady = BTreeMap::new();
         for replica in self.people.replicas() {
             let nodes = self.people.nodes_of(replica).await?;
             if nodes.is_empty() {
                 bail!("{} knows no node yet", replica.host);
             }
-            let count = nodes
-                .iter()
-                .filter(|node| !except.contains(&node.node.as_str()))
-                .filter(|node| node.bmc.as_ref().is_none_or(|bmc| bmc.steady_for.is_none()))
-                .count();
-            if count > 0 {
-                missing.insert(replica.host.to_string(), count);
-            }
+            let lacks = |node: &&NodeSummary| node.bmc.as_ref().is_none_or(|bmc| bmc.steady_for.is_none());
+            let names = nodes.iter().filter(lacks).map(|node| node.node.to_string()).collect();
+            unsteady.insert(replica.host.to_string(), names);
         }
-        Ok(missing)
+        Ok(unsteady)
     }
 }
 
