@@ -31,12 +31,14 @@ pub async fn measure(asked: &Asked, bench: &mut Bench) -> Result<()> {
             site.wait_steady(&[]).await?;
             site.tell.title(&format!("{name}, {run} of {}", asked.runs));
             match one(site, case).await {
-                Ok(stages) => found.push(stages),
+                Ok(stages) => {
+                    found.push(stages);
+                    rows(name, &found).into_iter().for_each(|row| bench.put(row));
+                }
                 Err(error) => bench.failed.push(format!("{name}, {run} of {}: {error:#}", asked.runs)),
             }
             settle(site).await.with_context(|| format!("after {name}, {run}"))?;
         }
-        bench.rows.extend(rows(name, &found));
     }
     for finding in site.findings().await? {
         bench.failed.push(format!("{}: {}", finding.oracle, finding.what));

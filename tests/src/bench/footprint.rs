@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::Asked;
-use super::row::Row;
+use super::row::{Bench, Row};
 use super::samples::{Samples, as_f64};
 use crate::lab::site::Site;
 use crate::lab::traffic::{self, Counted, Traffic};
@@ -53,10 +53,11 @@ struct Look {
 ///
 /// # Errors
 /// There is no site; a program was restarted meanwhile.
-pub async fn rows(asked: &Asked) -> Result<Vec<Row>> {
+pub async fn measure(asked: &Asked, bench: &mut Bench) -> Result<()> {
     let site = asked.site().await?;
     // Two minutes in which everything that comes with a start ends.
     site.wait_steady(&[]).await?;
+    site.wait_writing().await?;
     for machine in alone(site) {
         traffic::count(site.plan(), &machine)?;
     }
@@ -68,9 +69,10 @@ pub async fn rows(asked: &Asked) -> Result<Vec<Row>> {
         let leader = site.people.leader().await?.context("no replica leads")?.host.to_string();
         let now = look(site)?;
         found.add(&before, &now, &leader)?;
+        found.rows().into_iter().for_each(|row| bench.put(row));
         before = now;
     }
-    Ok(found.rows())
+    Ok(())
 }
 
 /// Machines without a replica.
@@ -111,18 +113,18 @@ impl Found {
         Ok(())
     }
 
-    fn rows(self) -> Vec<Row> {
+    fn rows(&self) -> Vec<Row> {
         let Self { agents, leader, followers, sent, received } = self;
         let mut rows = Vec::new();
         for (name, Cost { memory, cpu }) in
             [("agent", agents), ("arbiter that leads", leader), ("arbiter that follows", followers)]
         {
-            rows.push(Row::new(format!("{name}, resident memory"), "MiB", &Samples::of(memory)));
-            rows.push(Row::new(format!("{name}, processor"), "% core", &Samples::of(cpu)));
+            rows.push(Row::new(format!("{name}, resident memory"), "MiB", &Samples::of(memory.clone())));
+            rows.push(Row::new(format!("{name}, processor"), "% core", &Samples::of(cpu.clone())));
         }
         for (name, Rate { packets, bytes }) in [("sent", sent), ("received", received)] {
-            rows.push(Row::new(format!("agent, packets {name}"), "1/s", &Samples::of(packets)));
-            rows.push(Row::new(format!("agent, bytes {name}"), "B/s", &Samples::of(bytes)));
+            rows.push(Row::new(format!("agent, packets {name}"), "1/s", &Samples::of(packets.clone())));
+            rows.push(Row::new(format!("agent, bytes {name}"), "B/s", &Samples::of(bytes.clone())));
         }
         // A follower's rows have no sample where a lone replica leads.
         rows.retain(|row| row.n > 0);

@@ -93,16 +93,16 @@ pub const KINDS: [Kind; 7] = [
         measure: |_, bench| Box::pin(async { bench.add(datagrams::rows()) }),
     },
     Kind {
-        name: "footprint",
-        about: "what agents and replicas cost the six machines of a quiet site",
-        lab: true,
-        measure: |asked, bench| Box::pin(async { bench.add(footprint::rows(asked).await) }),
-    },
-    Kind {
         name: "deaths",
         about: "from silence to the replacement Running on a site: power cut, hang",
         lab: true,
         measure: |asked, bench| Box::pin(deaths::measure(asked, bench)),
+    },
+    Kind {
+        name: "footprint",
+        about: "what agents and replicas cost the six machines of a quiet site",
+        lab: true,
+        measure: |asked, bench| Box::pin(footprint::measure(asked, bench)),
     },
 ];
 

@@ -86,6 +86,14 @@ impl Bench {
         Ok(())
     }
 
+    /// Takes a row in place of the one of that name, if there is one: whatever takes long says early what it has.
+    pub fn put(&mut self, row: Row) {
+        match self.rows.iter_mut().find(|known| known.name == row.name) {
+            Some(known) => *known = row,
+            None => self.rows.push(row),
+        }
+    }
+
     /// For people.
     #[must_use]
     pub fn table(&self) -> String {
@@ -138,6 +146,17 @@ mod tests {
 
     fn samples(p50: f64, p99: f64) -> Samples {
         Samples { n: 7, p50, p99 }
+    }
+
+    #[test]
+    fn a_row_that_is_put_again_takes_the_place_of_the_first() {
+        let (machine, disk) = (Machine::default(), String::new());
+        let mut bench = Bench { machine, disk, rows: Vec::new(), failed: Vec::new() };
+        for (name, p50) in [("a", 1.0), ("b", 2.0), ("a", 3.0)] {
+            bench.put(Row::new(name, "ms", &samples(p50, p50)));
+        }
+        let short: Vec<_> = bench.rows.iter().map(|row| (row.name.as_str(), row.p50)).collect();
+        assert_eq!(short, [("a", 3.0), ("b", 2.0)]);
     }
 
     #[test]
