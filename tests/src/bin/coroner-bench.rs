@@ -119,6 +119,8 @@ async fn measure(asked: &Asked, kinds: &[&Kind], bench: &mut Bench) {
 }
 
 fn asked(args: &Args, folder: &Path) -> Result<Asked> {
+    // The lab's own process has another working folder.
+    let images = args.images.as_ref().map(std::path::absolute).transpose().context("find the images")?;
     Ok(Asked {
         tell: Tell::stdout(args.no_color),
         folder: folder.to_owned(),
@@ -127,7 +129,7 @@ fn asked(args: &Args, folder: &Path) -> Result<Asked> {
         turn_ms: args.turn_ms,
         runs: usize::try_from(args.runs)?,
         minutes: args.minutes,
-        site: SiteConfig { images: args.images.clone(), ..SiteConfig::full(&args.lab) },
+        site: SiteConfig { images, ..SiteConfig::full(&args.lab) },
         up: OnceCell::new(),
     })
 }
