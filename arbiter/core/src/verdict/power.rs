@@ -41,9 +41,15 @@ pub enum Power {
 }
 
 impl Power {
-    /// Reads the views of a case. A reading older than `bmc_silent` is no reading of now.
+    /// Reads the views of a case. On and Off older than `bmc_silent` are no readings of now. No answer, and one that
+    /// says nothing, stand until the next attempt ends: one to a dead BMC takes longer than that, and a hold whose
+    /// name changes with each attempt is a page each time.
     pub fn of(view: &View, rules: &Rules) -> Self {
-        let fresh: Vec<&BmcView> = view.bmc.iter().filter(|b| b.age <= rules.bmc_silent).collect();
+        let stands = |b: &BmcView| match b.read {
+            BmcRead::Silent { .. } | BmcRead::Unclear { .. } => true,
+            BmcRead::Off { .. } | BmcRead::On | BmcRead::NotRead => b.age <= rules.bmc_silent,
+        };
+        let fresh: Vec<&BmcView> = view.bmc.iter().filter(|b| stands(b)).collect();
         let on = fresh.iter().any(|b| b.read == BmcRead::On);
         let off = fresh.iter().any(|b| matches!(b.read, BmcRead::Off { .. }));
         match (on, off) {

@@ -485,6 +485,11 @@ fn a_silent_bmc_is_named_by_what_its_siblings_do() {
         silent(v);
         v.sibling_answers = None;
     });
+    // The next attempt takes long, and is no news while it does.
+    check(Held(H::BmcSilent), |v| {
+        silent(v);
+        v.bmc.iter_mut().for_each(|b| b.age = secs(12));
+    });
     // For 5 s, to at least 2 replicas.
     check(Bmc, |v| all_read(v, &BmcRead::Silent { since: ms(4999) }));
     check(Held(H::BmcSilent), |v| {
