@@ -1,0 +1,25 @@
+//! No double run: no instant at which one workload could write from two machines. A machine that is frozen or hung may
+//! still write, so it counts.
+
+use super::Invariant;
+use crate::sim::truth::Fact;
+use crate::sim::world::World;
+
+pub(super) struct DoubleRun;
+
+impl Invariant for DoubleRun {
+    fn name(&self) -> &'static str {
+        "no double run"
+    }
+
+    fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Started { machine, workload } = fact else { return None };
+        let other = world
+            .machines
+            .iter()
+            .enumerate()
+            .find(|(index, m)| index != machine && m.runs.values().any(|w| w == workload))?;
+        let here = &world.machines[*machine].name;
+        Some(format!("workload {workload} starts on {here} while it runs on {}", other.1.name))
+    }
+}

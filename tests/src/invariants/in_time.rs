@@ -1,0 +1,32 @@
+//! In time: a lone death with a good BMC is proven within its class's deadline, the span of its proof and what calls take,
+//! or a brake holds it by name.
+
+use coroner_arbiter_core::phase::{HeldReason, Phase};
+
+use super::Invariant;
+use crate::sim::truth::Fact;
+use crate::sim::world::World;
+
+pub(super) struct InTime;
+
+impl Invariant for InTime {
+    fn name(&self) -> &'static str {
+        "in time"
+    }
+
+    fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Due { machine } = fact else { return None };
+        let name = &world.machines[*machine].name;
+        let node = world.truth.state.nodes.get(name)?;
+        match &node.phase {
+            Phase::ProvenOff { .. }
+            | Phase::Releasing { .. }
+            | Phase::Released { .. }
+            | Phase::Returning { .. } => None,
+            Phase::Held { why: HeldReason::Brake(_), .. } => None,
+            Phase::Alive | Phase::Held { .. } | Phase::Condemned { .. } | Phase::Fencing { .. } => {
+                Some(format!("{name} is still {:?}", node.phase))
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What must never be, one file each: judged while it happens, from the true machines and the committed log.
+//!
+//! | invariant | statement | file | source |
+//! |---|---|---|---|
+//! | no double run | no workload runs on two machines that can both still execute | `double_run.rs` | design 8, oracle 1 |
+//! | right machine | no power command on a machine other than the one of a committed attempt | `right_machine.rs` | design 1, right-machine |
+//! | release implies over | when the taint is written, the life of the proof can execute nothing | `release_over.rs` | design 1, proof-before-release |
+//! | proven implies off | a BMC's proof is committed only for a life that is over | `proven_off.rs` | design 4, proof |
+//! | no live kill | no running machine is turned off that somebody who reaches the leader hears | `live_kill.rs` | design 1, no-live-kill |
+//! | heard is not condemned | no condemnation by silence of a machine heard within S by somebody who reaches the leader | `heard.rs` | design 8 |
+//! | bounded blast | never more in flight, per domain or down by our hand than the brakes allow | `blast.rs` | design 3, brakes |
+//! | evidence holds | a condemnation's record gives the same verdict again, with H silent observers and no answer | `evidence.rs` | design 3, rules 1 and 3 |
+//! | nothing lost | every incident is closed, or says what it waits for | `nothing_lost.rs` | design 1, nothing-lost |
+//! | barred is barred | nothing is condemned in Observe, by silence in a storm or a planned reboot; nothing is sent while paused | `barred.rs` | design 3, brakes; design 2b |
+//! | in time | a lone death with a good BMC is proven in time, or held by a brake | `in_time.rs` | design 8, liveness |
+//! | settles | half an hour after everything healed every node is Alive | `settles.rs` | design 8, liveness |
+//! | few pages | nobody is told the same of a node again and again | `few_pages.rs` | design 1, explains-itself |
+//! | small log | entries are bounded by what happens, not by the speed of commits | `small_log.rs` | design 8, liveness |
+//! | clean end | a node that is Alive again carries nothing of ours | `clean_end.rs` | design 1, leaves-no-trace |
+
+mod barred;
+mod blast;
+mod clean_end;
+mod double_run;
+mod evidence;
+mod few_pages;
+mod heard;
+mod in_time;
+mod live_kill;
+mod nothing_lost;
+mod proven_off;
+mod release_over;
+mod right_machine;
+mod settles;
+mod small_log;
+
+use crate::sim::truth::Fact;
+use crate::sim::world::World;
+
+/// One of them.
+pub(crate) trait Invariant {
+    /// As in the table.
+    fn name(&self) -> &'static str;
+    /// Looks at what happened; what is wrong with it, in words.
+    fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String>;
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::new(double_run::DoubleRun),
+        Box::new(right_machine::RightMachine),
+        Box::new(release_over::ReleaseOver),
+        Box::new(proven_off::ProvenOff),
+        Box::<live_kill::LiveKill>::default(),
+        Box::new(heard::Heard),
+        Box::new(blast::Blast),
+        Box::new(evidence::Evidence),
+        Box::new(nothing_lost::NothingLost),
+        Box::new(clean_end::CleanEnd),
+        Box::<barred::Barred>::default(),
+        Box::new(settles::Settles),
+        Box::new(in_time::InTime),
+        Box::new(few_pages::FewPages),
+        Box::new(small_log::SmallLog),
+    ]
+}

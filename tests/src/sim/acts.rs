@@ -1,0 +1,98 @@
+//! What may be done to a site: everything that a fault, a person or another controller does.
+
+use coroner_shared::id::NodeName;
+use coroner_shared::time::Span;
+
+use super::network::{Cut, Ends, Flow};
+use super::trouble::isolation;
+use super::{By, Sim};
+
+impl Sim {
+    /// Index of a node's machine.
+    ///
+    /// # Panics
+    /// There is no such node: a story that names one is wrong.
+    fn index(&self, node: &str) -> usize {
+        let world = self.shared.world.borrow();
+        let found = NodeName::new(node).ok().and_then(|name| world.machine_of(&name));
+        found.unwrap_or_else(|| panic!("there is no node {node}"))
+    }
+
+    /// The machine loses power; its BMC lives.
+    pub fn cut_power(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().power_off(index, By::World);
+    }
+
+    /// Somebody powers the machine on.
+    pub fn power_on(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().power_on(index, By::World);
+    }
+
+    /// The machine loses power and its BMC with it.
+    pub fn pull_cord(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().pull_cord(index);
+    }
+
+    /// Nothing of the machine moves or answers until it is thawed.
+    pub fn freeze(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().freeze(index);
+    }
+
+    /// It goes on.
+    pub fn thaw(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().thaw(index);
+    }
+
+    /// Its programs are scheduled no more; its kernel answers.
+    pub fn hang(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().hang(index);
+    }
+
+    /// The kernel crashes, dumps for so long while it answers ping, and reboots.
+    pub fn panic(&mut self, node: &str, dumps_for: Span) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().panic(index, dumps_for);
+    }
+
+    /// The machine reboots without a word.
+    pub fn reboot(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().reboot(index);
+    }
+
+    /// Cuts nodes' data links from everything and back; the number heals it.
+    pub fn isolate(&mut self, nodes: &[&str]) -> Vec<u64> {
+        let hosts: Vec<usize> = nodes.iter().map(|n| self.index(n)).collect();
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        world.say(&format!("{} cut off", nodes.join(", ")));
+        isolation(&hosts).into_iter().map(|cut| world.network.cut(now, cut)).collect()
+    }
+
+    /// Replicas reach no BMC any more.
+    pub fn cut_bmc_network(&mut self) -> u64 {
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        world.say("the BMC network is cut");
+        let flows = Some(vec![Flow::Bmc]);
+        world.network.cut(
+            now,
+            Cut { name: "BMC network".to_owned(), from: Ends::Any, to: Ends::Any, flows, loss: 100 },
+        )
+    }
+
+    /// Heals cuts.
+    pub fn heal(&mut self, cuts: &[u64]) {
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        for cut in cuts {
+            world.network.heal(now, *cut);
+        }
+    }
+}

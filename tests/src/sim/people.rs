@@ -1,0 +1,158 @@
+//! What people do, through whichever replica they happen to reach. Mirrors the acts of `arbiter/src/people.rs`.
+
+use coroner_arbiter_core::command::Command;
+use coroner_arbiter_core::phase::Confirmation;
+use coroner_arbiter_core::policy::Mode;
+use coroner_shared::id::NodeName;
+use coroner_shared::names::EXCLUDE_LABEL;
+
+use super::world::World;
+
+/// An act of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// `coroner fence`.
+    Fence(usize),
+    /// `coroner confirm-off`, by somebody who looked whether the machine is off.
+    ConfirmOff(usize),
+    Pause(Option<usize>),
+    Resume(Option<usize>),
+    Return(usize),
+    ClearHeld(usize),
+    /// Every policy in that mode.
+    Mode(Mode),
+    /// The opt-out label, set or taken away.
+    Exclude(usize, bool),
+    /// A Node moves to another rack, by its label.
+    Relabel(usize, usize),
+    Cordon(usize),
+    Uncordon(usize),
+    /// The Node object is deleted, and made anew under the same name a moment later.
+    Recreate(usize),
+    /// Another controller takes our taint away.
+    TakeTaint(usize),
+}
+
+// === impl World ===
+
+impl World {
+    pub(crate) fn people(&mut self, act: &Act) {
+        match *act {
+            Act::Mode(mode) => {
+                for policy in self.api.policies.values_mut() {
+                    policy.mode = mode;
+                    policy.hash = format!("{}-{mode:?}", policy.name);
+                }
+                self.settings_changed();
+            }
+            Act::Exclude(node, set) => self.change(node, |n| {
+                if set {
+                    n.labels.insert(EXCLUDE_LABEL.to_owned(), "true".to_owned());
+                } else {
+                    n.labels.remove(EXCLUDE_LABEL);
+                }
+            }),
+            Act::Relabel(node, rack) => self.change(node, |n| {
+                n.labels.insert(coroner_shared::names::DOMAIN_LABELS[0].to_owned(), format!("r{rack}"));
+            }),
+            Act::Cordon(node) => {
+                // Somebody who finds a node cordoned leaves it so.
+                let name = self.machines[node].name.clone();
+                if self.api.nodes.get(&name).is_some_and(|n| !n.unschedulable) {
+                    self.truth.cordoned_by_people.push(name);
+                    self.change(node, |n| n.unschedulable = true);
+                }
+            }
+            Act::Uncordon(node) => {
+                let name = self.machines[node].name.clone();
+                self.truth.cordoned_by_people.retain(|n| *n != name);
+                self.change(node, |n| n.unschedulable = false);
+            }
+            Act::Recreate(node) => self.recreate(node),
+            Act::TakeTaint(node) => self.change(node, |n| n.taints.clear()),
+            Act::Fence(_)
+            | Act::ConfirmOff(_)
+            | Act::Pause(_)
+            | Act::Resume(_)
+            | Act::Return(_)
+            | Act::ClearHeld(_) => self.ask_arbiter(act),
+        }
+    }
+
+    fn change(&mut self, node: usize, change: impl FnOnce(&mut super::api::NodeObject)) {
+        let name = self.machines[node].name.clone();
+        self.api.change_node(&name, change);
+        self.node_changed(&name);
+    }
+
+    fn recreate(&mut self, node: usize) {
+        let name = self.machines[node].name.clone();
+        self.api.nodes.remove(&name);
+        self.api.leases.remove(&name);
+        self.api.pods.retain(|_, pod| pod.node != name);
+        self.node_changed(&name);
+        self.truth.cordoned_by_people.retain(|n| *n != name);
+        self.after(coroner_shared::time::Span::from_secs(2), move |world| {
+            let uid = format!("uid-{node}-{}", world.api.uid());
+            world.add_node(node, &uid);
+            let name = world.machines[node].name.clone();
+            world.node_changed(&name);
+        });
+    }
+
+    /// An act on the arbiter, by the first replica that runs.
+    fn ask_arbiter(&mut self, act: &Act) {
+        let Some(command) = self.command_of(act) else { return };
+        let count = self.replicas.len();
+        let first = self.draws.replicas.index(count);
+        let up =
+            (0..count).map(|n| (first + n) % count).find(|index| self.replicas[*index].process.is_some());
+        let Some(index) = up else { return };
+        let Some(group) = self.replicas[index].process.as_ref().map(|p| p.group) else { return };
+        let host = self.site.replicas[index];
+        let key = format!("act-{}", self.draws.replicas.number());
+        self.spawn(host, group, move |shared| {
+            Box::pin(async move {
+                let outcome = super::ingress::anywhere(&shared, index, Some(key), command).await;
+                shared.world.borrow_mut().say(&format!("a person's act: {outcome:?}"));
+            })
+        });
+    }
+
+    fn command_of(&self, act: &Act) -> Option<Command> {
+        let (who, why) = ("a person".to_owned(), "as they said".to_owned());
+        let name = |node: &usize| -> NodeName { self.machines[*node].name.clone() };
+        Some(match act {
+            Act::Fence(node) => {
+                let uid = self.api.nodes.get(&name(node))?.uid.clone();
+                Command::Order { node: name(node), uid, who, why }
+            }
+            Act::ConfirmOff(node) => {
+                // They went and looked.
+                if self.machines[*node].has_power() {
+                    return None;
+                }
+                let (incident, record) = self.truth.state.open_incident(&name(node))?;
+                let confirmation = Confirmation {
+                    incident: incident.clone(),
+                    node: record.incarnation.node.clone(),
+                    boot: record.incarnation.boot,
+                    who,
+                    why,
+                };
+                Command::ConfirmOff { node: name(node), confirmation, heard: true }
+            }
+            Act::Pause(node) => Command::Pause { node: node.as_ref().map(name), who, why },
+            Act::Resume(node) => Command::Resume { node: node.as_ref().map(name), who, why },
+            Act::Return(node) => Command::Return { node: name(node), who, why },
+            Act::ClearHeld(node) => Command::ClearHeld { node: name(node), who, why },
+            Act::Mode(_)
+            | Act::Exclude(..)
+            | Act::Relabel(..)
+            | Act::Cordon(_)
+            | Act::Uncordon(_)
+            | Act::Recreate(_)
+            | Act::TakeTaint(_) => return None,
+        })
+    }
+}

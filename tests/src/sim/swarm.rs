@@ -1,0 +1,286 @@
+//! Seeds: each draws a site, what goes wrong in it, and when ("swarm testing": not every seed has every fault, so that
+//! none hides another). Then everything heals, and the invariants are asked whether all ends as it should.
+
+use coroner_shared::time::{Mono, Span};
+
+use super::bmc::Traits;
+use super::chance::{Chance, Purpose};
+use super::classes;
+use super::site::{BmcPlan, policy};
+use super::trouble::Trouble;
+use super::world::START;
+use super::{Coverage, Sim, Site, Violation};
+
+/// What a seed draws.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) site: Site,
+    /// Since the beginning.
+    pub(crate) troubles: Vec<(Span, Trouble)>,
+    /// How long things go wrong.
+    pub(crate) until: Span,
+    /// Names of the classes drawn, for coverage.
+    pub(crate) classes: Vec<&'static str>,
+}
+
+/// What came of a seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Which.
+    pub seed: u64,
+    /// What must never be, and was.
+    pub violations: Vec<Violation>,
+    /// What was reached.
+    pub coverage: Coverage,
+    /// The same in every run of the seed.
+    pub hash: String,
+    /// Machines.
+    pub nodes: usize,
+    /// Simulated.
+    pub simulated: Span,
+}
+
+/// After everything healed: at most so long until every node is Alive.
+const SETTLES: Span = Span::from_mins(30);
+/// People look after what does not come back by itself, this often.
+const TENDS: Span = Span::from_mins(2);
+
+/// Shows the command that plays one seed alone, with its story.
+#[derive(Clone, Copy, Debug)]
+pub struct Plays(pub u64);
+
+impl std::fmt::Display for Plays {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "hack/sim --seed {}", self.0)
+    }
+}
+
+/// Plays a seed.
+#[must_use]
+pub fn run_seed(seed: u64) -> Outcome {
+    let plan = Plan::of(seed);
+    let mut sim = Sim::quiet(plan.site.clone());
+    play(&mut sim, plan)
+}
+
+/// Plays a seed and prints its story as it goes.
+#[must_use]
+pub fn tell_seed(seed: u64) -> Outcome {
+    let plan = Plan::of(seed);
+    println!(
+        "seed {seed}: {} nodes, racks {:?}, replicas on {:?}",
+        plan.site.nodes, plan.site.racks, plan.site.replicas
+    );
+    println!("classes: {}", plan.classes.join(", "));
+    let mut sim = Sim::aloud(plan.site.clone());
+    play(&mut sim, plan)
+}
+
+fn play(sim: &mut Sim, plan: Plan) -> Outcome {
+    let Plan { site, troubles, until, classes } = plan;
+    {
+        let mut world = sim.shared.world.borrow_mut();
+        for class in classes {
+            world.coverage.reach(format!("seed class: {class}"));
+        }
+        for (at, trouble) in troubles {
+            world.at(START + at, move |world| world.begin(trouble));
+        }
+    }
+    sim.run_for(until);
+    sim.settle();
+    sim.finish();
+    Outcome {
+        seed: site.seed,
+        violations: sim.violations(),
+        coverage: sim.coverage(),
+        hash: sim.hash(),
+        nodes: site.nodes,
+        simulated: sim.elapsed(),
+    }
+}
+
+// === impl Sim ===
+
+impl Sim {
+    /// Everything heals; people power on, reboot and clear what waits for them. Ends when every node is Alive, or when
+    /// no more time is left.
+    pub fn settle(&mut self) {
+        {
+            let mut world = self.shared.world.borrow_mut();
+            world.heal_world();
+            world.truth.settled = true;
+        }
+        let began = self.shared.reactor.now();
+        let mut tended: Option<Mono> = None;
+        loop {
+            let now = self.shared.reactor.now();
+            if now.since(began) >= SETTLES {
+                return;
+            }
+            if tended.is_none_or(|at| now.since(at) >= TENDS) {
+                tended = Some(now);
+                let mut world = self.shared.world.borrow_mut();
+                world.tend_machines();
+                world.tend_decisions();
+            }
+            if self.run_until(TENDS.min(Span::from_secs(20)), Self::all_alive) {
+                // What is Alive stays so.
+                self.run_for(Span::from_secs(15));
+                if self.all_alive() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn all_alive(&self) -> bool {
+        let world = self.shared.world.borrow();
+        let nodes = &world.truth.state.nodes;
+        nodes.len() == world.site.nodes
+            && nodes.values().all(|n| n.phase.name() == "Alive" && n.member.is_some())
+            && world.machines.iter().all(super::machine::Machine::is_up)
+            && world.api.nodes.values().all(|n| !n.tainted())
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// What the seed draws.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, Purpose::Site);
+        let site = draw_site(seed, &mut chance);
+        let mut chance = Chance::new(seed, Purpose::Faults);
+        let warm = if site.cold { Span::from_secs(20) } else { Span::from_secs(135) };
+        let mut plan = Self { site, troubles: Vec::new(), until: Span::ZERO, classes: Vec::new() };
+        if !plan.site.cold && chance.percent(15) {
+            plan.until = classes::lone_death(&mut plan, warm, &mut chance);
+            return plan;
+        }
+        let count = chance.range(1, 3);
+        let mut at = warm + chance.span(Span::ZERO, Span::from_secs(20));
+        for _ in 0..count {
+            classes::draw(&mut plan, at, &mut chance);
+            at += chance.span(Span::from_ms(500), Span::from_secs(40));
+        }
+        plan.troubles.sort_by_key(|(at, _)| *at);
+        let last = plan.troubles.last().map_or(warm, |(at, _)| *at);
+        plan.until = last + chance.span(Span::from_secs(20), Span::from_secs(100));
+        plan
+    }
+}
+
+/// Most sites are small, so that many seeds can be played; few are large.
+fn draw_site(seed: u64, chance: &mut Chance) -> Site {
+    let nodes = match chance.below(100) {
+        0..70 => chance.range(3, 7),
+        70..96 => chance.range(8, 12),
+        96..99 => chance.range(13, 40),
+        _ => chance.range(41, 200),
+    };
+    let nodes = usize::try_from(nodes).unwrap_or(3);
+    let racks = match chance.below(4) {
+        0 => 0,
+        _ => chance.range(1, 8.min(nodes as u64)),
+    };
+    let mut site = Site::plain(seed, nodes, usize::try_from(racks).unwrap_or(0));
+    if racks > 0 && chance.percent(15) {
+        // Only some carry the label.
+        for rack in &mut site.racks {
+            if chance.percent(30) {
+                *rack = None;
+            }
+        }
+    }
+    site.cold = chance.percent(6);
+    if site.cold {
+        site.firmware = (Span::from_mins(1), Span::from_mins(10));
+    }
+    let mut hosts: Vec<usize> = (0..nodes).collect();
+    site.replicas = (0..3).map(|_| hosts.swap_remove(chance.index(hosts.len()))).collect();
+    site.snapshot_every = if chance.percent(30) { chance.range(5, 60) } else { 2_000 };
+    draw_policy(&mut site, chance);
+    for bmc in &mut site.bmcs {
+        draw_bmc(bmc, chance);
+    }
+    if chance.percent(4) && nodes > 3 {
+        // Two cables were swapped before anybody enrolled.
+        let (a, b) = (chance.index(nodes), chance.index(nodes));
+        let machine = site.bmcs[a].machine;
+        site.bmcs[a].machine = site.bmcs[b].machine;
+        site.bmcs[b].machine = machine;
+    }
+    site
+}
+
+fn draw_policy(site: &mut Site, chance: &mut Chance) {
+    use coroner_arbiter_core::policy::{AfterRelease, Mode, ReleaseStrategy, Rules};
+    let mut all = policy("all");
+    all.rules = match chance.below(4) {
+        0 => Rules::FAST,
+        1 => Rules::CONSERVATIVE,
+        _ => Rules::BALANCED,
+    };
+    if chance.percent(20) {
+        all.release = ReleaseStrategy::Taint;
+    }
+    if chance.percent(25) {
+        all.after_release = AfterRelease::StayOff;
+    }
+    if chance.percent(5) {
+        all.mode = Mode::Observe;
+    }
+    if chance.percent(10) {
+        all.brakes.deaths_per_day = 2;
+    }
+    site.policies = std::collections::BTreeMap::from([("all".to_owned(), all)]);
+}
+
+fn draw_bmc(bmc: &mut BmcPlan, chance: &mut Chance) {
+    use coroner_arbiter_core::policy::Quirk;
+    bmc.network = usize::try_from(chance.below(2)).unwrap_or(0);
+    let change: fn(&mut Traits) = match chance.below(24) {
+        0 => |t| t.takes = (Span::from_ms(300), Span::from_ms(900)),
+        1 => |t| t.off_takes = Span::from_secs(4),
+        2 => |t| t.refuses_when_off = true,
+        3 => |t| t.says_powering = true,
+        4 => |t| t.ignores = true,
+        5 => |t| t.reset_time = false,
+        6 => |t| {
+            t.basic = true;
+            t.reset_time = false;
+        },
+        7 => |t| t.restores = Some(Span::from_secs(20)),
+        8 => |t| t.after_restart = Some((coroner_shared::bmc::Power::Off, Span::from_secs(20))),
+        9 => |t| t.uuid = swapped(&t.uuid),
+        10 => |t| t.other = Some("11111111-2222-3333-4444-555555555555".to_owned()),
+        11 => |t| t.errors = 5,
+        12 => |t| t.uuid = t.uuid.to_uppercase(),
+        13 => |t| {
+            t.says_powering = true;
+            t.off_takes = Span::from_secs(20);
+        },
+        _ => |_| {},
+    };
+    bmc.change = change;
+    if chance.percent(4) {
+        bmc.quirks = vec![Quirk::Cached];
+        bmc.change = |t| t.cached = Span::from_secs(50);
+    }
+    if chance.percent(2) {
+        bmc.bound = false;
+    }
+}
+
+/// The first three fields byte by byte the other way round, as some BMCs write them.
+fn swapped(uuid: &str) -> String {
+    let turn = |field: &str| -> String {
+        let pairs: Vec<&str> = (0..field.len() / 2).map(|n| &field[2 * n..2 * n + 2]).collect();
+        pairs.into_iter().rev().collect()
+    };
+    let fields: Vec<&str> = uuid.split('-').collect();
+    let text: Vec<String> =
+        fields.iter().enumerate().map(|(n, f)| if n < 3 { turn(f) } else { (*f).to_owned() }).collect();
+    text.join("-")
+}

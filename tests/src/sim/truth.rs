@@ -1,0 +1,235 @@
+//! What truly happens, told to the invariants as it happens; and the log as the group has committed it.
+
+use std::collections::BTreeMap;
+
+use coroner_arbiter_core::apply;
+use coroner_arbiter_core::command::{Entry, Outcome};
+use coroner_arbiter_core::phase::Phase;
+use coroner_arbiter_core::state::State;
+use coroner_arbiter_replica::Applied;
+use coroner_shared::id::{BootId, NodeName};
+use coroner_shared::time::{Mono, Span};
+
+use super::life::By;
+use super::machine::Condition;
+use super::network::{End, Flow};
+use super::site::Site;
+use super::world::World;
+use crate::invariants::{self, Invariant};
+
+/// Something that truly happened.
+pub(crate) enum Fact<'a> {
+    /// An entry was committed, as the first replica that applied it shows.
+    Committed { entry: &'a Entry, outcome: &'a Outcome, before: &'a State, after: &'a State },
+    /// A power command reached a BMC.
+    Command { machine: usize, off: bool, sent: Mono },
+    /// A machine lost power.
+    TurnedOff { machine: usize, by: By, was: Condition },
+    /// A machine got power.
+    TurnedOn { by: By },
+    /// The out-of-service taint was written on a Node, for the life of that boot.
+    Tainted { node: NodeName, boot: BootId },
+    /// A workload began to run on a machine.
+    Started { machine: usize, workload: usize },
+    /// A lone death that nothing stands in the way of should be decided and proven by now.
+    Due { machine: usize },
+    /// The run is over, faults healed long before.
+    End,
+}
+
+/// Something that must never be.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: String,
+    /// Milliseconds since the beginning.
+    pub at: u64,
+    /// What happened.
+    pub what: String,
+}
+
+/// Who hears a machine: since when without a gap, and when last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hears {
+    pub(crate) since: Mono,
+    pub(crate) last: Mono,
+}
+
+/// What is known of the truth.
+pub(crate) struct Truth {
+    judges: Vec<Box<dyn Invariant>>,
+    pub(crate) violations: Vec<Violation>,
+    /// The state as committed.
+    pub(crate) state: State,
+    index: u64,
+    entries: BTreeMap<u64, (String, Outcome)>,
+    /// By machine and receiver.
+    hears: Vec<BTreeMap<usize, Hears>>,
+    /// Pages given: node and reason, with how often.
+    pub(crate) pages: BTreeMap<(NodeName, String), u32>,
+    /// Everything healed, and people did what only they can.
+    pub(crate) settled: bool,
+    /// Nodes that people cordoned, for the end's comparison.
+    pub(crate) cordoned_by_people: Vec<NodeName>,
+}
+
+/// A gap in hearing.
+const GAP: Span = Span::from_ms(1250);
+
+// === impl Truth ===
+
+impl Truth {
+    pub(crate) fn new(site: &Site) -> Self {
+        Self {
+            judges: invariants::all(),
+            violations: Vec::new(),
+            state: State::default(),
+            index: 0,
+            entries: BTreeMap::new(),
+            hears: vec![BTreeMap::new(); site.nodes],
+            pages: BTreeMap::new(),
+            settled: false,
+            cordoned_by_people: Vec::new(),
+        }
+    }
+
+    /// Entries committed so far.
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Who hears that machine.
+    pub(crate) fn hears(&self, machine: usize) -> impl Iterator<Item = (usize, Hears)> {
+        self.hears[machine].iter().map(|(receiver, hears)| (*receiver, *hears))
+    }
+}
+
+// === impl World ===
+
+impl World {
+    /// Tells the invariants.
+    pub(crate) fn tell(&mut self, fact: &Fact<'_>) {
+        self.coverage.fact(fact);
+        let mut judges = std::mem::take(&mut self.truth.judges);
+        for judge in &mut judges {
+            if let Some(what) = judge.see(self, fact) {
+                self.violation(judge.name(), what);
+            }
+        }
+        self.truth.judges = judges;
+    }
+
+    pub(crate) fn violation(&mut self, invariant: &str, what: String) {
+        self.say(&format!("VIOLATION of {invariant}: {what}"));
+        let at = self.elapsed().as_ms();
+        self.truth.violations.push(Violation { invariant: invariant.to_owned(), at, what });
+    }
+
+    /// A page was given.
+    pub(crate) fn paged(&mut self, node: &NodeName, reason: &str, text: &str) {
+        self.say(&format!("page about {node}: {reason}: {text}"));
+        self.coverage.reach(format!("page: {reason}"));
+        *self.truth.pages.entry((node.clone(), reason.to_owned())).or_default() += 1;
+    }
+
+    /// A replica applied an entry: the first tells what it made, the others must agree.
+    pub(crate) fn committed(&mut self, index: usize, applied: &Applied) {
+        let id = self.replicas[index].id;
+        let Applied { index: at, entry, outcome } = applied;
+        if *at <= self.truth.index {
+            let same = self.truth.entries.get(at);
+            if same.is_some_and(|(key, out)| *key != entry.key || out != outcome) {
+                self.violation("replicas agree", format!("replica {id} has another entry {at}"));
+            }
+            return;
+        }
+        let before = self.truth.state.clone();
+        let own = apply::apply(&mut self.truth.state, *at, entry);
+        if own != *outcome {
+            self.violation("replicas agree", format!("entry {at} came out otherwise on replica {id}"));
+        }
+        self.truth.index = *at;
+        self.truth.entries.insert(*at, (entry.key.clone(), outcome.clone()));
+        let after = self.truth.state.clone();
+        self.trace_entry(*at, entry, outcome, &before, &after);
+        self.tell(&Fact::Committed { entry, outcome, before: &before, after: &after });
+    }
+
+    fn trace_entry(&mut self, at: u64, entry: &Entry, outcome: &Outcome, before: &State, after: &State) {
+        for (name, node) in &after.nodes {
+            let was = before.nodes.get(name).map(|n| &n.phase);
+            if was != Some(&node.phase)
+                && was.is_some_and(|p| p.name() != node.phase.name() || p.incident() != node.phase.incident())
+            {
+                let from = was.map_or("", Phase::name);
+                let detail = detail_of(&node.phase);
+                self.say(&format!("[{at}] {name}: {from} -> {}{detail}", node.phase.name()));
+            }
+        }
+        if let Outcome::Refused(refusal) = outcome {
+            self.say(&format!("[{at}] refused: {}", refusal.reason));
+        }
+        self.trace_key(at, entry);
+    }
+
+    /// Every entry is part of the hash, though people need not read each.
+    fn trace_key(&mut self, at: u64, entry: &Entry) {
+        let span = entry.span.as_ms();
+        self.trace.note(at, span, &entry.key);
+    }
+
+    /// At the end: replicas that have applied everything hold the same state.
+    pub(crate) fn compare_replicas(&mut self) {
+        for index in 0..self.replicas.len() {
+            let Some(process) = &self.replicas[index].process else { continue };
+            if process.replica.applied() >= self.truth.index && *process.replica.state() != self.truth.state {
+                let id = self.replicas[index].id;
+                self.violation("replicas agree", format!("replica {id} holds another state at the end"));
+            }
+        }
+    }
+
+    /// A beacon of that machine's present boot reached another one.
+    pub(crate) fn beacon_arrives(&mut self, receiver: usize, source: usize) {
+        let now = self.now;
+        let hears = self.truth.hears[source].entry(receiver).or_insert(Hears { since: now, last: now });
+        if now.since(hears.last) > GAP {
+            hears.since = now;
+        }
+        hears.last = now;
+    }
+
+    /// Whether what that machine hears reaches the leader at once: nothing is in the way, and has not been for a while.
+    pub(crate) fn is_well_connected(&self, receiver: usize) -> bool {
+        const FOR: Span = Span::from_secs(10);
+        let Some(leader) = self.leader() else { return false };
+        let host = self.site.replicas[leader];
+        let (from, to) = (End::Host(receiver), End::Host(host));
+        let on = &self.machines[receiver];
+        let whole = [Flow::Report, Flow::Replica]
+            .into_iter()
+            .all(|flow| self.network.is_whole(from, to, flow) && self.network.is_whole(to, from, flow));
+        on.is_up()
+            && on.agent.is_some()
+            && whole
+            && self.network.weather.loss == 0
+            && self.network.weather.corrupt == 0
+            && self.now.since(self.network.changed) > FOR
+            && self.now.since(on.disturbed) > FOR
+            && self.now.since(self.machines[host].disturbed) > FOR
+    }
+}
+
+/// Why it is held, or what it is condemned for.
+fn detail_of(phase: &Phase) -> String {
+    match phase {
+        Phase::Held { why, .. } => format!(" ({})", why.word()),
+        Phase::Condemned { class, .. } => format!(" ({})", class.word()),
+        Phase::Alive
+        | Phase::Fencing { .. }
+        | Phase::ProvenOff { .. }
+        | Phase::Releasing { .. }
+        | Phase::Released { .. }
+        | Phase::Returning { .. } => String::new(),
+    }
+}
