@@ -46,6 +46,9 @@ pub fn unsuspected(summary: &NodeSummary, leads: bool) -> Vec<String> {
     said.extend(summary.advice.clone());
     said.push(match summary.heard_ago {
         _ if !leads => "This replica does not lead; who was heard when is known on the leader.".to_owned(),
+        Some(ago) if summary.boot.is_none() => {
+            format!("The last sign of life of any boot of it came {ago} ago.")
+        }
         Some(ago) => format!("Nothing speaks against it: the last sign of life of it came {ago} ago."),
         None => "Nobody has heard it since this leader began.".to_owned(),
     });

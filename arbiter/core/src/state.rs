@@ -349,12 +349,12 @@ impl Node {
         stands && self.unregistered_boot().is_none()
     }
 
-    /// The life that a person means who orders the node off: the registered one, or the newer one of its kubelet's word
-    /// where the registered one is over.
+    /// The life that a person means who orders the node off: the newer one of its kubelet's word, where its agent has
+    /// not registered that, else the registered one.
     pub fn life_to_order(&self) -> Option<Incarnation> {
         let life = self.incarnation()?;
-        let over = self.member.as_ref().is_some_and(Member::boot_is_over);
-        if over { Some(Incarnation { boot: self.unregistered_boot()?, ..life }) } else { Some(life) }
+        let stands = self.member.as_ref().filter(|m| !m.boot_is_over()).map(|m| m.boot);
+        Some(Incarnation { boot: self.unregistered_boot().or(stands)?, ..life })
     }
 }
 

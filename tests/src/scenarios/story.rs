@@ -27,7 +27,7 @@ pub struct Story<'a> {
     heard: usize,
     /// What was told already.
     told: BTreeSet<String>,
-    /// The Incident about this life, once there is one.
+    /// The Incident about this life, once there is one; the one in which it was condemned before any other.
     pub incident: Option<(String, Value)>,
     /// Pods of `death.pods` that run elsewhere by now.
     moved: BTreeSet<String>,
@@ -204,7 +204,18 @@ impl<'a> Story<'a> {
             let said = format!("{} {}", text("what"), text("detail"));
             self.tell_once(at, said.trim());
         }
-        self.incident = Some((seen.name.clone(), seen.object.clone()));
+        // A life may be held before and after; what counts is the incident in which it was condemned.
+        let condemned = |object: &Value| {
+            let timeline = object["status"]["timeline"].as_array();
+            timeline.is_some_and(|lines| lines.iter().any(|line| line["what"] == "Condemned"))
+        };
+        let stays = self
+            .incident
+            .as_ref()
+            .is_some_and(|(name, known)| *name != seen.name && condemned(known) && !condemned(&seen.object));
+        if !stays {
+            self.incident = Some((seen.name.clone(), seen.object.clone()));
+        }
     }
 
     fn hear_node(&mut self, seen: &Seen) {

@@ -100,7 +100,7 @@ fn seen(state: &State, name: &NodeName, node: &Node, incident: &Incident) -> See
 }
 
 /// The kubelet runs in another boot than the agent registered: that one is over, and accuses and lives no more.
-fn leave_old_boot(state: &mut State, name: &NodeName, boot: BootId) {
+pub(crate) fn leave_old_boot(state: &mut State, name: &NodeName, boot: BootId) {
     let Some(member) = state.nodes.get_mut(name).and_then(|n| n.member.as_mut()) else { return };
     if member.boot != boot && !member.boot_is_over() {
         leave_boot(member);

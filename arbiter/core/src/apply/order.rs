@@ -4,7 +4,7 @@
 use coroner_shared::id::{IncidentId, NodeName, NodeUid};
 
 use super::refusal::{ActRefusal, HoldRefusal, Refuses};
-use super::{At, ledger, settle, signs};
+use super::{At, boot, ledger, settle, signs};
 use crate::brake::{self, Asking, Stage};
 use crate::command::Outcome;
 use crate::evidence::{Decided, LookedAt};
@@ -62,6 +62,7 @@ pub(crate) fn order(
         return HoldRefusal::Brake(brake, left).refuse(name);
     }
     let Some(policy) = enforcing(state, name).cloned() else { return Outcome::Unchanged };
+    boot::leave_old_boot(state, name, life.boot);
     let before = brake::counts(state);
     let same_life =
         state.open_incident(name).filter(|(_, i)| i.incarnation == life).map(|(id, _)| id.clone());

@@ -90,6 +90,7 @@ fn a_node_that_nobody_suspects_is_not_called_heard_unless_it_is() {
     assert!(said(&w, None, true).contains("Nobody has heard it"));
     assert!(said(&w, None, false).contains("known on the leader"));
     w.boot_without_agent(1);
+    assert!(said(&w, Some(900), true).ends_with("of any boot of it came 900ms ago."), "of the one before");
     let text = said(&w, None, true);
     for part in
         ["n1 is Unregistered", &w.boot(1).to_string(), "not judged", "coroner fence", "Nobody has heard it"]

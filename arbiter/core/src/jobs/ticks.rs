@@ -38,8 +38,9 @@ pub fn deadline(state: &State) -> Option<Mono> {
 fn of_node(state: &State, name: &NodeName, node: &Node) -> Vec<Mono> {
     let mut times: Vec<Mono> = node.deaths.iter().map(|at| *at + DEATHS_WINDOW).collect();
     times.extend(node.domain_before.as_ref().map(|(_, until)| *until));
-    let Some((_, incident)) = state.open_incident(name) else { return times };
+    // Not all pages are about an incident.
     times.extend(pages::due(state, name, node).into_iter().map(|(_, from)| from));
+    let Some((_, incident)) = state.open_incident(name) else { return times };
     // A phase with an open incident is always waiting for something that log time measures.
     times.push(state.now + TICK_NEAR);
     let timings = incident.terms.as_deref().map_or(crate::policy::LifeTimings::DEFAULT, |t| t.timings);

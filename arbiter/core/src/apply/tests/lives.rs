@@ -496,6 +496,18 @@ fn a_boot_that_never_registered_is_powered_off_and_released_by_order_alone() {
 }
 
 #[test]
+fn an_order_means_the_boot_that_the_kubelet_speaks_of_though_the_one_before_is_not_over_yet() {
+    let mut w = World::new(5);
+    w.new_boot(1);
+    let boot = w.boot(1);
+    w.change(1, |f| f.boot = Some(boot));
+    w.done(w.order(1, "alice"));
+    assert_eq!((w.stands(1).as_str(), w.incident(1).incarnation.boot), ("Condemned", boot));
+    w.done(w.intent(1));
+    w.done(w.attempt(1, 1, true));
+}
+
+#[test]
 fn an_agent_that_registers_at_last_does_not_stop_the_order_and_a_newer_boot_does() {
     for (newer, stands) in [(false, "Fencing"), (true, "Returning")] {
         let mut w = World::new(5);
