@@ -16,6 +16,10 @@ pub const PATIENCE: Span = Span::from_secs(60);
 /// Leftovers that stay for so long are paged.
 pub const LEFTOVERS_PATIENCE: Span = Span::from_mins(10);
 
+/// The way out where the machine of a released node was replaced.
+const REPLACED_ADVICE: &str = "Its taint stays until the pinned machine boots. If that one was replaced on purpose and stays off, delete the \
+                               Node object and restart its kubelet: the new Node begins with nothing.";
+
 /// A condition that a person must know of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -146,7 +150,10 @@ fn machine_of_another(
     } else {
         return;
     };
-    let text = format!("{}: it cannot be fenced. {}", words::hold(&why), words::hold_advice(&why));
+    // A released node returns with a boot of the pinned machine only, and nothing is pinned anew before that.
+    let replaced = reason == "MachineChanged" && node.phase.out_of_service();
+    let advice = if replaced { REPLACED_ADVICE } else { words::hold_advice(&why) };
+    let text = format!("{}: it cannot be fenced. {advice}", words::hold(&why));
     page(reason, text, Mono::default());
 }
 
@@ -173,6 +180,12 @@ fn released(
                     Look at its console; `coroner fence` powers it off."
                 .to_owned();
         page("OnButUnknown", text, on + timings.booting);
+    }
+    if incident.powered_on && on_since.is_none() {
+        let text = "it was to be powered on once its workloads were released, and its BMC does not say On. It is not \
+                    tried again: look at it and power it on by hand."
+            .to_owned();
+        page("StaysOff", text, since + timings.booting);
     }
     if !incident.leftovers_gone {
         let text =

@@ -10,7 +10,9 @@ use super::{
     BmcKnown, Job, ReturnStep, Signs, TICK_FAR, TICK_NEAR, again_order, deadline, fence_order, jobs,
     last_look, tick_after, wanted,
 };
-use crate::apply::tests::world::{World, before, name, offs, pin, policy, secs, uid};
+use crate::apply::tests::world::{
+    World, before, key, machine as machine_id, name, offs, pin, policy, secs, uid,
+};
 use crate::command::Command;
 use crate::fence::Fence;
 use crate::phase::FenceProof;
@@ -486,6 +488,12 @@ fn what_waits_too_long_is_paged_by_name() {
         w.done(Command::PowerAfterRelease { node: name(5), incident: w.incident_id(5), on: true });
     };
     assert_eq!(after(on, 1200), "OnButUnknown");
+    let power_on = |w: &mut World| {
+        w.released(5);
+        w.done(w.leftovers_gone(5));
+        w.done(Command::PowerOn { node: name(5), incident: w.incident_id(5) });
+    };
+    assert_eq!(after(power_on, 1200), "StaysOff");
     let returning = |w: &mut World| {
         w.attempted(5);
         w.reboot(5);
@@ -503,6 +511,25 @@ fn what_waits_too_long_is_paged_by_name() {
         assert_eq!(w.stands(5), "Held:TooFewObservers");
     };
     assert_eq!(after(few, 60), "HeldTooFewObservers");
+}
+
+#[test]
+fn a_replaced_machine_is_told_what_can_be_done_in_its_phase() {
+    let advice = |set: fn(&mut World)| {
+        let mut w = World::new(12);
+        set(&mut w);
+        w.new_boot(5);
+        let mut registration = w.registration(5);
+        if let Command::Register { machine, key: new_key, .. } = &mut registration {
+            (*machine, *new_key) = (Ok(machine_id(77)), key(5, 9));
+        }
+        w.done(registration);
+        let standing = crate::pages::standing(&w.state, &name(5), w.node(5));
+        standing.into_iter().find(|p| p.reason == "MachineChanged").unwrap().text
+    };
+    assert!(advice(|_| {}).contains("coroner repin"));
+    // There it would be refused.
+    assert!(advice(|w| w.released(5)).contains("delete the Node object"));
 }
 
 // === ticks ===
