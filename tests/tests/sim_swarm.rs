@@ -1,5 +1,5 @@
-//! The first seeds of the swarm, so that every run of the tests plays some. `hack/sim` plays thousands in an optimised
-//! build, and one alone with its story.
+//! The first seeds of the swarm, for `hack/test --long`. `hack/sim` plays thousands in an optimised build, and one alone
+//! with its story.
 
 use coroner_tests::sim::{Plays, run_seed};
 
@@ -17,7 +17,13 @@ fn play(seeds: std::ops::Range<u64>) {
 
 macro_rules! parts {
     ($($name:ident $first:literal)*) => {
-        $(#[test] fn $name() { play($first..$first + 5); })*
+        $(
+            #[test]
+            #[ignore = "minutes with unoptimised cores"]
+            fn $name() {
+                play($first..$first + 5);
+            }
+        )*
     };
 }
 
