@@ -1,6 +1,7 @@
 //! Field cases and worked examples of identity, as rows. Values are invented; each row was seen at least once.
 
 use super::*;
+use coroner_shared::bmc::MemberRead;
 
 const P: &str = "00112233-4455-6677-8899-aabbccddeeff";
 const P_SWAPPED: &str = "33221100-5544-7766-8899-aabbccddeeff";
