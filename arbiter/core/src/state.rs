@@ -358,6 +358,17 @@ impl Node {
     }
 }
 
+// === impl Incident ===
+
+impl Incident {
+    /// The class that power commands of this incident go by. A node that was only held when a person's word proved it
+    /// off has none: what is sent to it after all, because it is on or heard again, is held to the rules of silence,
+    /// brakes included.
+    pub fn fenced_as(&self) -> EvidenceClass {
+        self.class.clone().unwrap_or(EvidenceClass::HostSilentBmcOn)
+    }
+}
+
 // === impl Member ===
 
 impl Member {

@@ -17,7 +17,7 @@ use crate::state::{Incident, Node, State};
 
 /// The fence of a condemned node. Without a pin there is nobody to send a command to; the node then waits in sight.
 pub(super) fn fence(state: &State, node: &Node, record: &Incident, life: Life, jobs: &mut Vec<Job>) {
-    let (Some(class), Some(binding)) = (record.class.clone(), state.bindings.get(&life.node)) else { return };
+    let Some(binding) = state.bindings.get(&life.node) else { return };
     let Some(pin) = binding.pin.clone() else { return };
     let timings = record.terms.as_deref().map_or(LifeTimings::DEFAULT, |terms| terms.timings);
     #[cfg(coroner_mutants)]
@@ -27,7 +27,7 @@ pub(super) fn fence(state: &State, node: &Node, record: &Incident, life: Life, j
         jobs.push(Job::WriteRelease(super::WriteReleaseJob { life: life.clone(), proof, released }));
     }
     jobs.push(Job::Fence(FenceJob {
-        class,
+        class: record.fenced_as(),
         re_fence: node.phase.out_of_service(),
         binding: binding.hash.clone(),
         pin,
