@@ -362,8 +362,7 @@ impl Node {
 
 impl Incident {
     /// The class that power commands of this incident go by. A node that was only held when a person's word proved it
-    /// off has none: what is sent to it after all, because it is on or heard again, is held to the rules of silence,
-    /// brakes included.
+    /// off has none; heard again after its release it is fenced by the rules of silence.
     pub fn fenced_as(&self) -> EvidenceClass {
         self.class.clone().unwrap_or(EvidenceClass::HostSilentBmcOn)
     }

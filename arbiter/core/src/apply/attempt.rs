@@ -133,9 +133,7 @@ fn forbidden(
 
 /// Whether this sending turns off a machine that no budget was asked for: it was found off, and is On.
 fn unpaid_harm(state: &State, incident: &IncidentId, was_on: bool) -> bool {
-    let unpaid = |record: &Incident| {
-        matches!(record.class, None | Some(EvidenceClass::FoundOff)) && !record.sent_while_on
-    };
+    let unpaid = |record: &Incident| record.class == Some(EvidenceClass::FoundOff) && !record.sent_while_on;
     was_on && state.incidents.get(incident).is_some_and(unpaid)
 }
 

@@ -227,26 +227,16 @@ fn a_re_fence_is_a_fence_that_being_heard_does_not_stop() {
 
 /// A held node has no class, and a person's word gives it none.
 #[test]
-fn what_a_person_wrongly_confirmed_is_fenced_like_what_fell_silent() {
-    let confirmed = || {
-        let mut w = World::new(5);
-        w.done(Command::Judge(Box::new(w.view(1).bmc_silent())));
-        w.done(w.confirm(1));
-        assert_eq!(w.incident(1).class, None);
-        w
-    };
-    let fence = |w: &World| {
-        let Job::Fence(fence) = job(w, 1, "Fence") else { panic!() };
-        (fence.class, fence.re_fence)
-    };
-    let mut on = confirmed();
-    on.done(Command::LastReadOn { node: name(1), incident: on.incident_id(1) });
-    assert_eq!(fence(&on), (EvidenceClass::HostSilentBmcOn, false), "the last read says On");
-    let mut heard = confirmed();
-    heard.done(heard.release_begun(1));
-    heard.done(heard.taint_seen(1));
-    heard.done(heard.heard(1));
-    assert_eq!(fence(&heard), (EvidenceClass::HostSilentBmcOn, true), "a second writer after the release");
+fn what_a_person_wrongly_confirmed_is_fenced_once_it_is_heard() {
+    let mut w = World::new(5);
+    w.done(Command::Judge(Box::new(w.view(1).bmc_silent())));
+    w.done(w.confirm(1));
+    w.done(w.release_begun(1));
+    w.done(w.taint_seen(1));
+    w.done(w.heard(1));
+    assert_eq!((w.node(1).phase.name(), w.incident(1).class.clone()), ("Fencing", None));
+    let Job::Fence(fence) = job(&w, 1, "Fence") else { panic!() };
+    assert_eq!((fence.class, fence.re_fence), (EvidenceClass::HostSilentBmcOn, true), "a second writer");
 }
 
 #[test]
