@@ -1,7 +1,7 @@
 //! Stories: one site, one thing that went wrong somewhere, and what must come of it.
 
 use coroner_shared::time::Span;
-use coroner_tests::sim::{Sim, Site};
+use coroner_tests::sim::{Sim, Site, stories};
 
 /// The main job: a machine loses power, is found off, proven, released, and comes back.
 #[test]
@@ -27,4 +27,95 @@ fn two_runs_of_a_seed_are_equal() {
         sim.hash()
     };
     assert_eq!(run(), run());
+}
+
+/// One test per story, and one that none is forgotten.
+macro_rules! tests {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            if let Err(why) = stories::tell(stringify!($name)) {
+                panic!("{why}");
+            }
+        })*
+
+        #[test]
+        fn every_story_is_told_here_and_names_its_thread() {
+            let told = [$(stringify!($name)),*];
+            let all: Vec<&str> = stories::all().map(|story| story.name).collect();
+            assert_eq!(all, told);
+            for story in stories::all() {
+                let cited = story.thread.contains(['#', '/', '(']) || story.thread.starts_with("inferred");
+                assert!(cited, "{}", story.name);
+                assert!(story.lesson.ends_with('.'), "{}", story.name);
+            }
+        }
+    };
+}
+
+tests! {
+    one_isolated_host_outvotes_nobody
+    a_rack_without_its_uplink_is_held_and_comes_back
+    a_broken_link_that_goes_on_accusing_harms_nobody
+    what_observers_said_before_is_told_to_a_new_leader
+    a_new_leader_that_has_heard_nobody_accuses_nobody
+    slow_elections_condemn_nobody
+    a_suspicion_shorter_than_the_beacons_is_refused
+    a_host_that_flapped_comes_back_by_itself
+    one_peer_alone_decides_nothing
+    two_that_vouch_for_each_other_are_both_fenced
+    an_isolated_host_with_a_dead_bmc_is_never_assumed_off
+    a_control_plane_node_is_judged_by_the_same_evidence
+    slow_is_not_dead
+    a_node_that_recovers_on_the_way_is_left_alone
+    a_quick_reboot_does_not_run_old_pods_beside_new_ones
+    a_pause_stops_commands_and_no_way_back
+    one_of_many_silent_ones_at_a_time
+    two_hosts_of_replicas_are_never_down_by_our_hand
+    a_node_deleted_in_the_middle_leaves_nothing
+    an_opt_out_is_never_overwritten
+    a_success_before_the_machine_is_off_releases_nothing
+    a_conflict_from_a_machine_that_is_off_is_no_failure
+    powering_off_is_on
+    a_machine_that_never_stops_powering_off_is_shown_and_never_released
+    a_bmc_that_just_restarted_proves_nothing_for_a_while
+    a_rack_whose_bmcs_restart_while_its_switch_blips_is_not_found_off
+    a_release_is_bound_to_one_boot
+    an_answer_lost_on_the_way_is_not_repeated_blindly
+    a_cable_swapped_in_the_middle_turns_nobody_else_off
+    the_second_system_of_a_chassis_is_not_touched
+    a_person_who_was_wrong_is_found_out_and_the_node_comes_back_as_it_was
+    off_already_is_released_at_once
+    a_machine_that_ignores_commands_is_tried_on_and_shown
+    a_dead_bmc_needs_a_person_and_then_seconds
+    a_leader_that_dies_in_the_middle_turns_nothing_off_twice
+    power_restored_by_the_chassis_is_seen
+    an_off_between_two_ons_is_no_proof
+    errors_of_a_machine_that_is_off_are_not_off
+    a_node_that_dies_again_and_again_is_left_off
+    an_order_is_carried_out_and_the_node_comes_back
+    a_stalled_api_server_is_not_the_death_of_nodes
+    an_arbiter_cut_from_the_workers_freezes
+    ready_false_for_long_is_no_death
+    a_kubelet_that_renews_is_alive
+    a_kernel_that_answers_is_held_for_a_person
+    heard_by_one_that_tells_only_a_follower_is_heard
+    a_one_way_cut_takes_nobody_else_along
+    a_leader_that_slept_accuses_nobody
+    a_torn_network_condemns_nobody
+    many_that_fall_silent_at_once_are_a_storm
+    old_beacons_sent_again_keep_nobody_alive
+    a_planned_reboot_is_not_a_death
+    restarted_agents_and_replicas_harm_nobody
+    nodes_long_dead_are_not_fenced_when_enforce_begins
+    a_crash_dump_is_not_cut_short_without_being_asked
+    marks_of_others_stay_as_they_are
+    a_cordon_of_a_person_stays
+    a_taint_is_not_taken_away_while_old_pods_are_left
+    a_leader_with_a_stalled_disk_does_not_keep_the_dead_waiting
+    a_leader_whose_disk_fails_stops_and_another_goes_on
+    a_leader_that_slept_acts_on_nothing_it_read_before
+    a_deposed_leader_answers_no_reads
+    an_overloaded_host_accuses_nobody
+    loss_makes_nobody_flap
 }

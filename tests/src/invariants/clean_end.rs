@@ -23,6 +23,10 @@ impl Invariant for CleanEnd {
             if node.tainted() || node.annotations.contains_key(INCIDENT_ANNOTATION) {
                 return Some(format!("{name} is Alive and carries a mark of ours"));
             }
+            let foreign = usize::from(world.truth.foreign_taints.contains(name));
+            if node.taints.len() < foreign {
+                return Some(format!("{name} is Alive, and another controller's taint is gone from it"));
+            }
             let people = world.truth.cordoned_by_people.contains(name);
             if node.unschedulable != people {
                 return Some(format!(

@@ -10,6 +10,16 @@
 //! | heard is not condemned | no condemnation by silence of a machine heard within S by somebody who reaches the leader | `heard.rs` | design 8 |
 //! | bounded blast | never more in flight, per domain or down by our hand than the brakes allow | `blast.rs` | design 3, brakes |
 //! | evidence holds | a condemnation's record gives the same verdict again, with H silent observers and no answer | `evidence.rs` | design 3, rules 1 and 3 |
+//! | rules hold | a condemnation meets every rule of the page, counted anew: domains, torn, rack, storm, renewal, steadiness | `rules.rs` | design 3 |
+//! | accusers are true | counted observers live, have heard the subject before, and the deadline ran from the last time anybody heard it | `accusers.rs` | design 3, rule 1 and failure date |
+//! | proofs keep the table | three Offs of one machine over the span of their row, the last over a new session | `table.rs` | design 4, table |
+//! | edges have causes | re-fence only by the same boot heard, answers only of their attempt, no way out of a storm unheard | `edges.rs` | design 2b |
+//! | no command without a look | a linearizable look at most 500 ms before a power-off leaves | `looked.rs` | design 2, the last look |
+//! | the taint falls on a machine that is off | no power when it is written, but for the second of a last read | `off_at_taint.rs` | design 4, last read |
+//! | the floor holds | machines down by our hand, by the page's formula | `floor.rs` | design 3, brakes |
+//! | one leader per term | no two replicas lead in one term | `sim/truth.rs` | Raft |
+//! | reads are linearizable | a read shows everything that was committed before it was asked for | `sim/truth.rs` | design 2, the last look |
+//! | replicas agree | every replica applies the same entries to the same state | `sim/truth.rs` | Raft |
 //! | nothing lost | every incident is closed, or says what it waits for | `nothing_lost.rs` | design 1, nothing-lost |
 //! | barred is barred | nothing is condemned in Observe, by silence in a storm or a planned reboot; nothing is sent while paused | `barred.rs` | design 3, brakes; design 2b |
 //! | in time | a lone death with a good BMC is proven in time, or held by a brake | `in_time.rs` | design 8, liveness |
@@ -18,21 +28,28 @@
 //! | small log | entries are bounded by what happens, not by the speed of commits | `small_log.rs` | design 8, liveness |
 //! | clean end | a node that is Alive again carries nothing of ours | `clean_end.rs` | design 1, leaves-no-trace |
 
+mod accusers;
 mod barred;
 mod blast;
 mod clean_end;
 mod double_run;
+mod edges;
 mod evidence;
 mod few_pages;
+mod floor;
 mod heard;
 mod in_time;
 mod live_kill;
+mod looked;
 mod nothing_lost;
+mod off_at_taint;
 mod proven_off;
 mod release_over;
 mod right_machine;
+mod rules;
 mod settles;
 mod small_log;
+mod table;
 
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
@@ -56,6 +73,13 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(heard::Heard),
         Box::new(blast::Blast),
         Box::new(evidence::Evidence),
+        Box::new(rules::Rules),
+        Box::new(accusers::Accusers),
+        Box::new(table::Table),
+        Box::<edges::Edges>::default(),
+        Box::new(looked::Looked),
+        Box::<off_at_taint::OffAtTaint>::default(),
+        Box::new(floor::Floor),
         Box::new(nothing_lost::NothingLost),
         Box::new(clean_end::CleanEnd),
         Box::<barred::Barred>::default(),

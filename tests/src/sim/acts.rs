@@ -66,6 +66,28 @@ impl Sim {
         self.shared.world.borrow_mut().reboot(index);
     }
 
+    /// From now on its chassis restores the power so long after a loss; `None`: not any more.
+    pub fn restores_power(&mut self, node: &str, after: Option<Span>) {
+        let index = self.index(node);
+        let mut world = self.shared.world.borrow_mut();
+        for bmc in world.bmcs.iter_mut().filter(|b| b.machine == index) {
+            bmc.traits.restores = after;
+        }
+    }
+
+    /// Somebody's finalizer holds back the pods of a node, or lets them go.
+    pub fn hold_pods(&mut self, node: &str, hold: bool) {
+        let index = self.index(node);
+        let mut world = self.shared.world.borrow_mut();
+        let name = world.machines[index].name.clone();
+        if hold {
+            world.api.held_pods.insert(name);
+        } else {
+            world.api.held_pods.remove(&name);
+            world.api.delete_pods(|_, pod| pod.terminating && pod.node == name);
+        }
+    }
+
     /// Cuts nodes' data links from everything and back; the number heals it.
     pub fn isolate(&mut self, nodes: &[&str]) -> Vec<u64> {
         let hosts: Vec<usize> = nodes.iter().map(|n| self.index(n)).collect();

@@ -59,6 +59,8 @@ pub(crate) struct Api {
     pub(crate) policies: BTreeMap<String, Policy>,
     pub(crate) bindings: BTreeMap<NodeName, Binding>,
     pub(crate) version: u64,
+    /// Nodes whose pods somebody's finalizer holds back.
+    pub(crate) held_pods: std::collections::BTreeSet<NodeName>,
     /// Answers nobody.
     pub(crate) down: bool,
     /// From a write to the watches of it.
@@ -113,6 +115,16 @@ impl Api {
         self.version += 1;
         self.leases.insert(name.clone(), (self.version, now));
         self.version
+    }
+
+    /// Deletes pods without grace; those held back only begin to go.
+    pub(crate) fn delete_pods(&mut self, which: impl Fn(u64, &Pod) -> bool) {
+        let held = &self.held_pods;
+        self.pods.retain(|uid, pod| {
+            let hit = which(*uid, pod);
+            pod.terminating |= hit;
+            !hit || held.contains(&pod.node)
+        });
     }
 
     /// Makes an object's uid.

@@ -34,6 +34,8 @@ pub(crate) struct Traits {
     pub(crate) uuid: String,
     /// Another System of the same BMC, listed first.
     pub(crate) other: Option<String>,
+    /// The machine of that System, where there is one.
+    pub(crate) neighbour: Option<usize>,
 }
 
 /// One line of the ledger.
@@ -74,6 +76,8 @@ pub(crate) enum Op {
     Power,
     ForceOff,
     On,
+    /// The same, of the other System.
+    Next(Box<Op>),
     Delete(u64),
     LogOut,
 }
@@ -106,7 +110,8 @@ impl Bmc {
             restarts: 0,
             restarted: None,
             sessions: BTreeSet::new(),
-            next_session: 0,
+            // No number is another BMC's as well: one that moved to another address knows no session of it.
+            next_session: machine as u64 * 1_000_000,
             password_changed: false,
             history: vec![(Mono::default(), power)],
             powering_off: None,
@@ -205,6 +210,7 @@ impl Traits {
             restores: None,
             uuid,
             other: None,
+            neighbour: None,
         }
     }
 }

@@ -70,11 +70,11 @@ impl World {
         let over: Vec<u64> = self.machines[machine].runs.keys().copied().filter(|u| !wanted(u)).collect();
         for uid in over {
             self.machines[machine].runs.remove(&uid);
-            self.api.pods.remove(&uid);
+            self.api.delete_pods(|u, _| u == uid);
         }
         for (uid, pod) in bound {
             if pod.terminating {
-                self.api.pods.remove(&uid);
+                self.api.delete_pods(|u, _| u == uid);
             } else if !self.machines[machine].runs.contains_key(&uid)
                 && self.api.attachments_of(name).any(|(_, a)| a.workload == pod.workload)
             {
@@ -184,6 +184,6 @@ impl World {
             .filter(|n| n.tainted() && n.ready != Ready::True)
             .map(|n| n.name.clone())
             .collect();
-        self.api.pods.retain(|_, pod| !out.contains(&pod.node));
+        self.api.delete_pods(|_, pod| out.contains(&pod.node));
     }
 }

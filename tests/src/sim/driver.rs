@@ -4,7 +4,7 @@
 use coroner_shared::bmc::{CommandAnswer, Continuity, IdentityFacts, Login, PowerReading};
 use coroner_shared::time::{Mono, Span};
 
-use super::bmc::{Line, Op, Reply};
+use super::bmc::{Line, MEMBER, Op, Reply};
 use super::life::By;
 use super::network::{End, Flow};
 use super::truth::Fact;
@@ -23,6 +23,8 @@ pub(crate) struct Driver {
     login: Option<Login>,
     /// What the member's body said last: a command goes to no other.
     uuid: Option<String>,
+    /// Whether the System that counts is the other one.
+    other: bool,
 }
 
 /// Why a call gave nothing.
@@ -46,7 +48,16 @@ pub(crate) enum NotSent {
 
 impl Driver {
     pub(crate) fn new(index: usize, bmc: usize) -> Self {
-        Self { index, bmc, session: None, connection: None, login: None, uuid: None }
+        Self { index, bmc, session: None, connection: None, login: None, uuid: None, other: false }
+    }
+
+    /// Power is read and commanded of this member.
+    pub(crate) fn at(&mut self, member: &str) {
+        self.other = member != MEMBER;
+    }
+
+    fn of_member(&self, op: Op) -> Op {
+        if self.other { Op::Next(Box::new(op)) } else { op }
     }
 
     pub(crate) fn login(&self) -> Option<Login> {
@@ -60,7 +71,7 @@ impl Driver {
 
     pub(crate) async fn power_state(&mut self, shared: &Shared) -> Result<PowerReading, Failed> {
         let asked = shared.reactor.now();
-        let reply = self.ask(shared, Op::Power).await?;
+        let reply = self.ask(shared, self.of_member(Op::Power)).await?;
         let Reply::Power { power, uuid, reset_time } = reply else { return Err(unclear(&reply)) };
         self.uuid = Some(uuid.clone());
         let session = self.session.map(|(number, _)| number);
@@ -95,6 +106,7 @@ impl Driver {
         if !may_leave() {
             return Err(NotSent::TooLate);
         }
+        let op = self.of_member(op);
         let session = self.session.map(|(_, own)| own);
         let unknown = |why: &str| CommandAnswer::Unknown { why: why.to_owned() };
         Ok(match shared.reactor.within(limit, call(shared, self.index, self.bmc, session, op)).await {
@@ -238,12 +250,19 @@ impl World {
         if !bmc.admits(session) {
             return Reply::Unauthorized;
         }
+        let (op, next) = match op {
+            Op::Next(op) => (op.as_ref(), bmc.traits.neighbour),
+            op => (op, None),
+        };
         if fails && *op != Op::ForceOff {
             return Reply::Error("500");
         }
         match op {
             Op::Identify => Reply::Identity(bmc.identity()),
-            Op::Power => bmc.power_reply(now),
+            Op::Power => {
+                let other = next.and_then(|machine| self.bmcs.iter().find(|b| b.machine == machine));
+                other.unwrap_or(&self.bmcs[index]).power_reply(now)
+            }
             Op::Delete(other) => {
                 bmc.sessions.remove(other);
                 Reply::Accepted
@@ -252,12 +271,21 @@ impl World {
                 bmc.sessions.retain(|s| Some(*s) != session);
                 Reply::Accepted
             }
-            Op::LogIn | Op::ForceOff | Op::On => self.power_command(index, replica, op, fails, sent),
+            Op::LogIn | Op::ForceOff | Op::On | Op::Next(_) => {
+                let machine = next.unwrap_or(self.bmcs[index].machine);
+                self.power_command((index, machine), replica, op, fails, sent)
+            }
         }
     }
 
-    fn power_command(&mut self, bmc: usize, replica: usize, op: &Op, fails: bool, sent: Mono) -> Reply {
-        let machine = self.bmcs[bmc].machine;
+    fn power_command(
+        &mut self,
+        (bmc, machine): (usize, usize),
+        replica: usize,
+        op: &Op,
+        fails: bool,
+        sent: Mono,
+    ) -> Reply {
         let what = if *op == Op::ForceOff { "ForceOff" } else { "On" };
         let line = Line { at: self.now, machine, what: what.to_owned() };
         self.ledger.push(line);

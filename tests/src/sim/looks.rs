@@ -73,6 +73,48 @@ impl Sim {
         Some(world.machines[host].name.to_string())
     }
 
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.shared.world.borrow().site.nodes
+    }
+
+    /// Reasons of the pages given about a node so far.
+    #[must_use]
+    pub fn pages_about(&self, node: &str) -> Vec<String> {
+        let world = self.shared.world.borrow();
+        let of = |name: &NodeName| name.as_str() == node;
+        world.truth.pages.keys().filter(|(name, _)| of(name)).map(|(_, reason)| reason.clone()).collect()
+    }
+
+    /// Whether a machine has power, in truth.
+    #[must_use]
+    pub fn has_power(&self, node: &str) -> bool {
+        self.condition(node).is_some_and(|condition| condition != Condition::Off)
+    }
+
+    /// The replica that leads, by its place among the replicas.
+    #[must_use]
+    pub fn leader_index(&self) -> Option<usize> {
+        self.shared.world.borrow().leader()
+    }
+
+    /// The machine of the replica that leads.
+    #[must_use]
+    pub fn leader_host(&self) -> Option<usize> {
+        let world = self.shared.world.borrow();
+        Some(world.site.replicas[world.leader()?])
+    }
+
+    /// Taints of a Node that are not ours, and whether ours stands.
+    #[must_use]
+    pub fn taints(&self, node: &str) -> (usize, bool) {
+        let world = self.shared.world.borrow();
+        let found = world.api.nodes.values().find(|n| n.name.as_str() == node);
+        let others = |n: &super::api::NodeObject| n.taints.iter().filter(|t| !t.is_ours()).count();
+        found.map_or((0, false), |n| (others(n), n.tainted()))
+    }
+
     /// What a machine is, in truth.
     #[must_use]
     pub fn condition(&self, node: &str) -> Option<Condition> {

@@ -62,6 +62,7 @@ mod queue;
 mod replay;
 mod set_up;
 pub mod site;
+pub mod stories;
 mod swarm;
 mod task;
 mod trace;

@@ -31,6 +31,10 @@ pub(crate) enum Act {
     Recreate(usize),
     /// Another controller takes our taint away.
     TakeTaint(usize),
+    /// Another controller sets a taint of its own.
+    ForeignTaint(usize),
+    /// `coroner confirm-off`, by somebody who did not look.
+    ConfirmUnseen(usize),
 }
 
 // === impl World ===
@@ -69,9 +73,19 @@ impl World {
                 self.change(node, |n| n.unschedulable = false);
             }
             Act::Recreate(node) => self.recreate(node),
-            Act::TakeTaint(node) => self.change(node, |n| n.taints.clear()),
+            Act::TakeTaint(node) => self.change(node, |n| n.taints.retain(|t| !t.is_ours())),
+            Act::ForeignTaint(node) => {
+                self.truth.foreign_taints.push(self.machines[node].name.clone());
+                let taint = coroner_arbiter_core::marks::Taint {
+                    key: "example.dev/shutdown".to_owned(),
+                    value: String::new(),
+                    effect: "NoSchedule".to_owned(),
+                };
+                self.change(node, |n| n.taints.push(taint));
+            }
             Act::Fence(_)
             | Act::ConfirmOff(_)
+            | Act::ConfirmUnseen(_)
             | Act::Pause(_)
             | Act::Resume(_)
             | Act::Return(_)
@@ -127,9 +141,10 @@ impl World {
                 let uid = self.api.nodes.get(&name(node))?.uid.clone();
                 Command::Order { node: name(node), uid, who, why }
             }
-            Act::ConfirmOff(node) => {
-                // They went and looked.
-                if self.machines[*node].has_power() {
+            Act::ConfirmOff(node) | Act::ConfirmUnseen(node) => {
+                // They went and looked, or did not.
+                let looked = matches!(act, Act::ConfirmOff(_));
+                if looked && self.machines[*node].has_power() {
                     return None;
                 }
                 let (incident, record) = self.truth.state.open_incident(&name(node))?;
@@ -152,7 +167,8 @@ impl World {
             | Act::Cordon(_)
             | Act::Uncordon(_)
             | Act::Recreate(_)
-            | Act::TakeTaint(_) => return None,
+            | Act::TakeTaint(_)
+            | Act::ForeignTaint(_) => return None,
         })
     }
 }

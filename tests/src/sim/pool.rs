@@ -286,6 +286,7 @@ async fn read(
         entry.identified(&verdict, shared.host_now(index));
         entry.warm.borrow_mut().identified = true;
     }
+    driver.at(&pin.member);
     let reading = driver.power_state(shared).await?;
     entry.note_power(&reading, shared.host_now(index));
     Ok(())

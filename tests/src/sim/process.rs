@@ -63,7 +63,8 @@ pub(crate) struct Process {
     pub(crate) published: Published,
     pub(crate) changed: Signal,
     waiting: BTreeMap<String, Slot<Result<Outcome, String>>>,
-    reads: BTreeMap<u64, Slot<Result<(), String>>>,
+    /// Reads, with what was committed when they were asked for.
+    reads: BTreeMap<u64, (Slot<Result<(), String>>, u64)>,
     next_read: u64,
     keys: u64,
     last_tick: Mono,
@@ -215,6 +216,7 @@ impl World {
             if role == Role::Leader {
                 let id = self.replicas[index].id;
                 self.say(&format!("replica {id} leads in term {term}"));
+                self.leads_in(index, term);
                 self.coverage.reach("replica: elected");
             }
         }
@@ -245,11 +247,16 @@ impl World {
                 slot.fill(Ok(applied.outcome));
             }
         }
+        let (mut answered, done) = (Vec::new(), process.replica.applied());
         for context in turn.reads {
             let number = <[u8; 8]>::try_from(context.as_slice()).map(u64::from_be_bytes);
-            if let Some(slot) = number.ok().and_then(|n| process.reads.remove(&n)) {
+            if let Some((slot, committed)) = number.ok().and_then(|n| process.reads.remove(&n)) {
                 slot.fill(Ok(()));
+                answered.push(committed);
             }
+        }
+        for committed in answered {
+            self.read_answered(index, done, committed);
         }
         for (to, bytes) in turn.messages {
             self.raft_message(index, to, bytes, stall);
@@ -343,10 +350,11 @@ impl World {
 
     fn read_index(&mut self, index: usize) -> Slot<Result<(), String>> {
         let slot = self.reactor.slot();
+        let committed = self.committed_index();
         let Some(process) = self.replicas[index].process.as_deref_mut() else { return slot };
         process.next_read += 1;
         let number = process.next_read;
-        process.reads.insert(number, slot.clone());
+        process.reads.insert(number, (slot.clone(), committed));
         process.replica.read_index(number.to_be_bytes().to_vec());
         self.turn(index);
         slot
@@ -359,7 +367,7 @@ impl Process {
         for (_, slot) in std::mem::take(&mut self.waiting) {
             slot.fill(Err("it is not known whether the command was committed".to_owned()));
         }
-        for (_, slot) in std::mem::take(&mut self.reads) {
+        for (_, (slot, _)) in std::mem::take(&mut self.reads) {
             slot.fill(Err("the leader changed".to_owned()));
         }
     }

@@ -98,6 +98,10 @@ impl World {
         let plan = self.site.bmcs[index].clone();
         let mut traits = Traits::good(self.machines[plan.machine].id.to_string());
         (plan.change)(&mut traits);
+        if let Some(next) = plan.neighbour {
+            traits.other = Some(self.machines[next].id.to_string());
+            traits.neighbour = Some(next);
+        }
         let power = self.machines[plan.machine].has_power() || !self.site.cold;
         self.bmcs.push(Bmc::new(plan.machine, traits, power));
         if plan.bound {

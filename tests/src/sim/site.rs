@@ -48,6 +48,8 @@ pub(crate) struct BmcPlan {
     pub(crate) network: usize,
     /// Whether it is bound at all.
     pub(crate) bound: bool,
+    /// A machine whose System it shows as well, first: a chassis.
+    pub(crate) neighbour: Option<usize>,
 }
 
 // === impl Site ===
@@ -83,7 +85,7 @@ impl Site {
 
 impl BmcPlan {
     pub(crate) fn good(machine: usize) -> Self {
-        Self { machine, change: |_| {}, quirks: Vec::new(), network: 0, bound: true }
+        Self { machine, change: |_| {}, quirks: Vec::new(), network: 0, bound: true, neighbour: None }
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) enum Trouble {
     BmcPassword { bmc: usize, span: Span },
     /// A BMC answers 500 to so many of a hundred calls.
     BmcErrors { bmc: usize, errors: u64, span: Span },
+    /// Two BMCs have each other's address for so long.
+    BmcSwapped { a: usize, b: usize, span: Span },
     /// The API server answers nobody for so long.
     ApiDown { span: Span },
     /// A replica's watches show nothing new for so long.
@@ -120,6 +122,10 @@ impl World {
             | Trouble::BmcRestart { .. }
             | Trouble::BmcPassword { .. }
             | Trouble::BmcErrors { .. } => self.begin_at_bmc(trouble),
+            Trouble::BmcSwapped { a, b, span } => {
+                self.bmcs.swap(a, b);
+                self.after(span, move |world| world.bmcs.swap(a, b));
+            }
             Trouble::ApiDown { span } => {
                 self.api.down = true;
                 self.after(span, |world| world.api.down = false);
@@ -268,6 +274,7 @@ impl World {
         let now = self.now;
         self.network.heal_all(now);
         self.api.down = false;
+        self.api.held_pods.clear();
         for bmc in &mut self.bmcs {
             bmc.dead = false;
             bmc.password_changed = false;

@@ -69,6 +69,12 @@ pub(crate) struct Truth {
     pub(crate) pages: BTreeMap<(NodeName, String), u32>,
     /// Everything healed, and people did what only they can.
     pub(crate) settled: bool,
+    /// Nodes that carry a taint of somebody else, for the end's comparison.
+    pub(crate) foreign_taints: Vec<NodeName>,
+    /// When the log was last looked at for a power command to a node.
+    pub(crate) looks: BTreeMap<NodeName, Mono>,
+    /// Who led in which term.
+    leaders: BTreeMap<u64, usize>,
     /// Nodes that people cordoned, for the end's comparison.
     pub(crate) cordoned_by_people: Vec<NodeName>,
 }
@@ -89,6 +95,9 @@ impl Truth {
             hears: vec![BTreeMap::new(); site.nodes],
             pages: BTreeMap::new(),
             settled: false,
+            foreign_taints: Vec::new(),
+            looks: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             cordoned_by_people: Vec::new(),
         }
     }
@@ -123,6 +132,33 @@ impl World {
         self.say(&format!("VIOLATION of {invariant}: {what}"));
         let at = self.elapsed().as_ms();
         self.truth.violations.push(Violation { invariant: invariant.to_owned(), at, what });
+    }
+
+    /// What is committed by now: a read that is asked for now must show at least this.
+    pub(crate) fn committed_index(&self) -> u64 {
+        self.truth.index
+    }
+
+    /// A replica says that it leads.
+    pub(crate) fn leads_in(&mut self, index: usize, term: u64) {
+        let first = *self.truth.leaders.entry(term).or_insert(index);
+        if first != index {
+            self.violation(
+                "one leader per term",
+                format!("replicas {first} and {index} lead in term {term}"),
+            );
+        }
+    }
+
+    /// A replica answers a read that was asked for when that much was committed.
+    pub(crate) fn read_answered(&mut self, index: usize, applied: u64, committed: u64) {
+        if applied < committed {
+            let id = self.replicas[index].id;
+            let what = format!(
+                "replica {id} answers a read at {applied}, {committed} was committed before it was asked"
+            );
+            self.violation("reads are linearizable", what);
+        }
     }
 
     /// A page was given.

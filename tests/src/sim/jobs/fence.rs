@@ -162,7 +162,9 @@ impl Performing<'_> {
     async fn read(&mut self, over: Over) -> Result<(PowerReading, Login), String> {
         let (shared, index) = (self.shared, self.index);
         let asked = shared.host_now(index);
+        let member = self.fence.pin.member.clone();
         let driver = self.driver(over)?;
+        driver.at(&member);
         let result = driver.power_state(shared).await;
         let login = driver.login().unwrap_or(Login::Basic);
         let now = shared.host_now(index);
@@ -179,11 +181,12 @@ impl Performing<'_> {
     }
 
     async fn force_off(&mut self, send_before: Mono, deadline: Mono) -> FenceEvent {
-        let (shared, index) = (self.shared, self.index);
+        let (shared, index, fence) = (self.shared, self.index, self.fence);
         let driver = match self.driver(Over::First) {
             Ok(driver) => driver,
             Err(why) => return FenceEvent::NotSent { why },
         };
+        driver.at(&fence.pin.member);
         let limit = deadline.since(shared.host_now(index));
         // Asked by the driver right before it writes: connecting may take longer than a look may be old.
         let may_leave = || shared.host_now(index) <= send_before;
@@ -249,12 +252,14 @@ pub(super) async fn open_session(shared: &Shared, index: usize, node: &NodeName)
 /// The last look: a linearizable read, and what all reachable replicas hear.
 pub(super) async fn look(shared: &Shared, index: usize, job: &Job, node: &NodeName) -> Result<Look, String> {
     let at = shared.host_now(index);
+    let asked = shared.reactor.now();
     shared.read_index(index, Span::from_ms(500)).await?;
     let published = shared.published(index).ok_or("this replica ends")?;
     if !shared.settles(index, Span::ZERO).await {
         return Err("this leader has only just been elected".to_owned());
     }
     let signs = shared.world.borrow().signs(index, node);
+    shared.world.borrow_mut().truth.looks.insert(node.clone(), asked);
     let look = jobs::last_look(&published.state, job, at, signs);
     Ok(Look { wanted: look.wanted && published.role == Role::Leader, ..look })
 }

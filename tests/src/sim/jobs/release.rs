@@ -106,10 +106,7 @@ pub(super) async fn expedite(shared: &Shared, index: usize, expedite: &ExpediteJ
             // Tried again at the next look.
             let _ = shared
                 .api(index, move |world| {
-                    world
-                        .api
-                        .pods
-                        .retain(|uid, pod| pod.node != node || !recorded.contains(&uid.to_string()));
+                    world.api.delete_pods(|uid, pod| pod.node == node && recorded.contains(&uid.to_string()));
                 })
                 .await;
         }

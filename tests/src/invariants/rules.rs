@@ -1,0 +1,92 @@
+//! Rules hold: a condemnation's record meets every rule of the decision page, counted anew from the page and not by
+//! the core: domains, a torn network, a rack, a storm, the kubelet's renewal, an unsteady BMC.
+
+use std::collections::BTreeSet;
+
+use coroner_arbiter_core::command::Command;
+use coroner_arbiter_core::phase::{EvidenceClass, Phase};
+use coroner_arbiter_core::view::{BmcRead, FleetView, Said, Standing, View};
+use coroner_shared::time::Span;
+
+use super::Invariant;
+use crate::sim::truth::Fact;
+use crate::sim::world::World;
+
+/// The renewal of a Lease may be so late (rule 7).
+const RENEWAL_SLACK: Span = Span::from_secs(1);
+/// A BMC that is not steady must say Off for so long.
+const UNSTEADY: Span = Span::from_secs(30);
+
+pub(super) struct Rules;
+
+impl Invariant for Rules {
+    fn name(&self) -> &'static str {
+        "rules hold"
+    }
+
+    fn see(&mut self, _: &World, fact: &Fact<'_>) -> Option<String> {
+        let Fact::Committed { entry, before, after, .. } = fact else { return None };
+        let Command::Judge(view) = &entry.command else { return None };
+        let was = before.nodes.get(&view.node)?.phase.name();
+        let Phase::Condemned { class, .. } = &after.nodes.get(&view.node)?.phase else { return None };
+        if was == "Condemned" {
+            return None;
+        }
+        let broken = match class {
+            EvidenceClass::FoundOff => found_off(view),
+            EvidenceClass::HostSilentBmcOn => domains(view).or_else(|| fleet(view)).or_else(|| renewal(view)),
+            EvidenceClass::Ordered { .. } => None,
+        };
+        broken
+            .or_else(|| {
+                (view.leader != entry.leader || view.term != entry.term)
+                    .then(|| "it is another leader's".into())
+            })
+            .map(|why| format!("{} is condemned ({}), but {why}", view.node, class.word()))
+    }
+}
+
+/// Rule 1: the silent ones come from D of the other domains; where nobody of another domain may accuse, hosts count.
+fn domains(view: &View) -> Option<String> {
+    let eligible = || view.observers.iter().filter(|o| o.standing == Standing::Eligible);
+    let silent = || eligible().filter(|o| matches!(o.said, Said::Silent { .. }));
+    let others = |domains: BTreeSet<&str>| domains.into_iter().filter(|d| *d != view.domain).count();
+    let available = others(eligible().map(|o| o.domain.as_str()).collect());
+    let (found, wanted) = match available {
+        0 => (silent().count(), eligible().count().min(3)),
+        _ => (others(silent().map(|o| o.domain.as_str()).collect()), available.min(3)),
+    };
+    (found < wanted).then(|| format!("its accusers come from {found} other domains, {wanted} are needed"))
+}
+
+/// Rule 6, the class Correlated, and the storm brake.
+fn fleet(view: &View) -> Option<String> {
+    let FleetView {
+        others_alive, partial, domain_members, domain_silent, storm_members, storm_domains, ..
+    } = view.fleet;
+    if partial > 2 && partial * 10 > others_alive {
+        return Some(format!("{partial} of {others_alive} members are heard by some and not by others"));
+    }
+    if domain_members >= 2 && domain_silent >= domain_members {
+        return Some(format!("all {domain_members} nodes of {} fell silent together", view.domain));
+    }
+    let storm = (view.members / 50).max(3);
+    (view.members >= 8 && storm_members > storm && storm_domains >= 2)
+        .then(|| format!("{storm_members} members of {storm_domains} domains fell silent within 10 s"))
+}
+
+/// Rule 7: nothing since the failure date, and one expected renewal missed.
+fn renewal(view: &View) -> Option<String> {
+    let quiet = view.lease.changed_ago.unwrap_or(view.lease.watched_for);
+    let expected = view.lease.interval + RENEWAL_SLACK;
+    (quiet < expected)
+        .then(|| format!("its kubelet renewed its Lease, or may have, {quiet} ago; expected is {expected}"))
+}
+
+fn found_off(view: &View) -> Option<String> {
+    let enough = view.bmc.iter().any(|bmc| match bmc.read {
+        BmcRead::Off { reads, over } => reads >= 2 && (bmc.steady || over >= UNSTEADY),
+        BmcRead::On | BmcRead::Silent { .. } | BmcRead::Unclear { .. } | BmcRead::NotRead => false,
+    });
+    (!enough).then(|| "no replica knows its BMC as steady or has read Off for 30 s".to_owned())
+}
