@@ -252,7 +252,13 @@ impl World {
         }
         let (op, next) = match op {
             Op::Next(op) => (op.as_ref(), bmc.traits.neighbour),
-            op => (op, None),
+            op @ (Op::LogIn
+            | Op::Identify
+            | Op::Power
+            | Op::ForceOff
+            | Op::On
+            | Op::Delete(_)
+            | Op::LogOut) => (op, None),
         };
         if fails && *op != Op::ForceOff {
             return Reply::Error("500");
