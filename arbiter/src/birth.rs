@@ -52,7 +52,7 @@ pub enum BirthError {
     },
     /// What the disk holds is not what was written.
     #[error(
-        "{path} is damaged ({why}); this disk is lost: `coroner arbiter replace` makes a new member of this node"
+        "{path} is damaged ({why}); this disk is lost; the other replicas go on without it. This version cannot make a new member of this node"
     )]
     Damaged {
         /// Which file.
@@ -80,7 +80,7 @@ pub enum BirthError {
     },
     /// This node is no member.
     #[error(
-        "node {node} is no member of the arbiter (members: {members}); remove the label coroner.dev/arbiter from it, or make it one with `coroner arbiter replace`"
+        "node {node} is no member of the arbiter (members: {members}); remove the label coroner.dev/arbiter from it; this version cannot add a member"
     )]
     NotAMember {
         /// This node.
@@ -90,7 +90,7 @@ pub enum BirthError {
     },
     /// The disk is empty, but this member has lived before.
     #[error(
-        "the disk of replica {id} on {node} is empty, yet it has been used before: it is lost. It never starts under its old id, since it may have voted; `coroner arbiter replace {node}` makes a new member"
+        "the disk of replica {id} on {node} is empty, yet it has been used before: it is lost. It never starts under its old id, since it may have voted. The other replicas go on without it; this version cannot make a new member, so keep them healthy"
     )]
     LostDisk {
         /// Which replica.

@@ -53,7 +53,7 @@ pub enum Command {
         /// Highest level it knows.
         level: u32,
     },
-    /// A replica left the group (`coroner arbiter replace`): it is asked no more which levels it knows.
+    /// A replica left the group: it is asked no more which levels it knows.
     ReplicaGone {
         /// Which replica.
         replica: ReplicaId,

@@ -59,7 +59,7 @@ pub enum StoreError {
     },
     /// What was read cannot be.
     #[error(
-        "the log at {path} is damaged: {what}; this replica stops, and another disk or `coroner arbiter replace` is the way on"
+        "the log at {path} is damaged: {what}; this replica stops, and the others go on without it. This version cannot make a new member; keep the disk for whoever looks into it"
     )]
     Damaged {
         /// Where.

@@ -90,15 +90,19 @@ async fn run(args: &Args, kinds: &[&Kind]) -> Result<ExitCode> {
         () = end.comes() => true,
     };
     let good = bench.failed.is_empty();
+    if interrupted {
+        // What was measured until then is as good as ever.
+        bench.failed.push("interrupted: not everything was measured".to_owned());
+    }
+    // First: a site that cannot be taken down costs nobody the figures.
+    println!("\n{}", bench.table());
+    args.json.as_ref().map_or(Ok(()), |path| bench.write(path))?;
     if let Some(site) = asked.up.take() {
         site.down(!good && !interrupted).await?;
     }
     if interrupted {
-        eprintln!("coroner-bench: interrupted; nothing is left");
         return Ok(ExitCode::from(130));
     }
-    println!("\n{}", bench.table());
-    args.json.as_ref().map_or(Ok(()), |path| bench.write(path))?;
     if !good {
         println!(
             "not everything went as it should; what a site left is in {}",
