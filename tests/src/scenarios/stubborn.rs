@@ -28,6 +28,14 @@ pub async fn bmc_does_nothing(site: &Site) -> Result<Told> {
     let sent = force_offs(site, &victim, story.death.silent).await?.len();
     ensure!(!story.tainted() && !story.has("Proven"), "it was released though its BMC did nothing");
     story.until("a page", ENOUGH, |_| paged(site, &victim, "Stalled").then_some(())).await?;
+    // Until then Kubernetes may place what is released elsewhere on this very machine.
+    story
+        .until("Kubernetes to give it up", ENOUGH, |_| {
+            let nodes = site.watch.present(Kind::Node).into_iter();
+            let seen = nodes.filter(|seen| seen.name == victim).find_map(|seen| seen.node())?;
+            seen.given_up.then_some(())
+        })
+        .await?;
     let (second, beside) = fenced_beside(site, &victim).await?;
     story.hear();
     ensure!(!story.tainted() && !story.has("Proven"), "it was released though its BMC did nothing");
