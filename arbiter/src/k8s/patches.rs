@@ -61,9 +61,12 @@ pub fn uncordon(subject: &Subject, node: &Node) -> Vec<Value> {
 }
 
 /// The operations as a patch.
-pub(super) fn json_patch(operations: Vec<Value>) -> json_patch::Patch {
-    // Made from the constructors above, so it always is one.
-    serde_json::from_value(Value::Array(operations)).unwrap_or_default()
+///
+/// # Errors
+/// One of them is none of RFC 6902. Never an empty patch in its place: the API server would take that, and a taint that
+/// nobody wrote would count as written.
+pub(super) fn json_patch(operations: Vec<Value>) -> Result<json_patch::Patch, serde_json::Error> {
+    serde_json::from_value(Value::Array(operations))
 }
 
 /// Whether somebody else's out-of-service taint stands there.

@@ -153,9 +153,10 @@ impl Writer {
         check_boot(subject, &node, proven)?;
         let Some(patch) = patches::not_ready(subject, &node, now) else { return Ok(()) };
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Json::<()>(patches::json_patch(patch));
+        let what = "write Ready=Unknown";
+        let patch = as_patch(subject, what, patch)?;
         let result = self.nodes.patch_status(subject.node.as_str(), &params, &patch).await;
-        result.map(|_| ()).map_err(|e| patch_error(subject, "write Ready=Unknown", e))
+        result.map(|_| ()).map_err(|e| patch_error(subject, what, e))
     }
 
     /// Step 3, `Expedite`: deletes the recorded pods, each bound to its uid, without grace. Returns what could not be.
@@ -240,7 +241,7 @@ impl Writer {
         what: &'static str,
     ) -> Result<(), WriteError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patch = Patch::Json::<()>(patches::json_patch(patch));
+        let patch = as_patch(subject, what, patch)?;
         self.nodes
             .patch(subject.node.as_str(), &params, &patch)
             .await
@@ -319,6 +320,11 @@ fn check_boot(subject: &Subject, node: &Node, proven: BootId) -> Result<(), Writ
 
 fn api(subject: &Subject, what: &'static str, source: kube::Error) -> WriteError {
     WriteError::Api { what, node: subject.node.clone(), source: Box::new(source) }
+}
+
+fn as_patch(subject: &Subject, what: &'static str, operations: Vec<Value>) -> Result<Patch<()>, WriteError> {
+    let patch = patches::json_patch(operations).map_err(kube::Error::SerdeError);
+    patch.map(Patch::Json).map_err(|e| api(subject, what, e))
 }
 
 fn patch_error(subject: &Subject, what: &'static str, error: kube::Error) -> WriteError {

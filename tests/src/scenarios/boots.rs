@@ -9,13 +9,10 @@ use super::{
     Told,
     returns::Return,
     story::Story,
-    stubborn::{force_offs, hang, paged},
+    stubborn::{ends_unharmed, hang, paged},
 };
 use crate::{
-    lab::{
-        site::{Site, tell::Look},
-        truth,
-    },
+    lab::site::{Site, tell::Look},
     oracles::watched::Kind,
 };
 
@@ -39,14 +36,7 @@ pub async fn new_boot_after_attempt(site: &Site) -> Result<Told> {
     site.power.off(&victim).await?;
     site.power.on(&victim).await?;
     story.until("its return", ENOUGH, |story| story.has("Returning").then_some(())).await?;
-    // A moment for what was on its way when the new boot was heard of.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let from = truth::now_ns()?;
-    let ended =
-        story.until("its incident to end", ENOUGH, |story| story.says("ended").map(str::to_owned)).await?;
-    site.bmcs.control.set(&victim, json!({ "command": "acts" })).await?;
-    let again = force_offs(site, &victim, from).await?;
-    ensure!(again.is_empty(), "{} commands were sent to its new boot", again.len());
+    let ended = ends_unharmed(site, &victim, &mut story).await?;
     ensure!(!story.tainted() && ended == "Returned", "it ended as {ended}, tainted: {}", story.tainted());
     Ok(Told {
         why: format!("{victim} booted anew after an attempt: never released, ended as {ended}"),

@@ -127,14 +127,7 @@ pub async fn back_after_attempt(site: &Site) -> Result<Told> {
     site.tell.line(&format!("  {victim} goes on"));
     site.power.thaw(&victim).await?;
     sent?;
-    // Heard from here on: nothing more may be sent. A moment for what is on its way, and for its first beacons.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let from = truth::now_ns()?;
-    let ended =
-        story.until("its incident to end", ENOUGH, |story| story.says("ended").map(str::to_owned)).await?;
-    site.bmcs.control.set(&victim, json!({ "command": "acts" })).await?;
-    let again = force_offs(site, &victim, from).await?;
-    ensure!(again.is_empty(), "it was heard, and {} more commands were sent", again.len());
+    let ended = ends_unharmed(site, &victim, &mut story).await?;
     ensure!(ended == "Averted" && !story.tainted(), "it ended as {ended}, not as Averted");
     Ok(Told {
         why: format!("{victim}: {ended}, nothing more was sent"),
@@ -201,8 +194,21 @@ fn near(story: &Story<'_>) -> bool {
     truth::now_ns().is_ok_and(|now| now.saturating_sub(story.death.silent) > 6_000_000_000)
 }
 
+/// The end of an incident of a node that is heard: from here on nothing more may be sent to its BMC.
+pub(super) async fn ends_unharmed(site: &Site, victim: &str, story: &mut Story<'_>) -> Result<String> {
+    // A moment for what is on its way, and for its first beacons.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let from = truth::now_ns()?;
+    let ended =
+        story.until("its incident to end", ENOUGH, |story| story.says("ended").map(str::to_owned)).await?;
+    site.bmcs.control.set(victim, json!({ "command": "acts" })).await?;
+    let again = force_offs(site, victim, from).await?;
+    ensure!(again.is_empty(), "{victim} was heard, and {} more commands were sent", again.len());
+    Ok(ended)
+}
+
 /// The power commands that the victim's BMC was sent since then.
-pub(super) async fn force_offs(site: &Site, victim: &str, from: u64) -> Result<Vec<Entry>> {
+async fn force_offs(site: &Site, victim: &str, from: u64) -> Result<Vec<Entry>> {
     let mut ledger = site.record().await?.ledger;
     ledger.retain(|entry| {
         entry.bmc == victim && entry.t >= from && entry.path.contains("ComputerSystem.Reset")

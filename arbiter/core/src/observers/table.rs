@@ -301,7 +301,7 @@ fn k_of(serving: usize) -> usize {
 }
 
 /// The number nearest to 38 % of the domains that shares no divisor with them.
-fn stride(domains: usize) -> usize {
+pub(super) fn stride(domains: usize) -> usize {
     let ideal = (domains * STRIDE_PERCENT + 50) / 100;
     (0..domains.max(1))
         .flat_map(|off| [ideal.saturating_sub(off), ideal + off])
@@ -310,7 +310,7 @@ fn stride(domains: usize) -> usize {
 }
 
 /// The number that undoes a multiplication by `stride` modulo `domains`.
-fn inverse(stride: usize, domains: usize) -> usize {
+pub(super) fn inverse(stride: usize, domains: usize) -> usize {
     (1..domains).find(|i| i * stride % domains == 1).unwrap_or(1)
 }
 
@@ -322,12 +322,12 @@ const fn gcd(mut a: usize, mut b: usize) -> usize {
 }
 
 /// FNV-1a, 64 bit: stable over builds, and nothing here is secret.
-fn hash(text: &str) -> u64 {
+pub(super) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The finisher of SplitMix64 (Steele, Lea, Flood, OOPSLA'14).
-const fn mix(mut x: u64) -> u64 {
+pub(super) const fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)

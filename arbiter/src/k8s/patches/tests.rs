@@ -31,9 +31,7 @@ fn read(node: &Value) -> Node {
 /// The Node after a patch, as the API server would make it.
 fn patched(node: &Value, patch: Vec<Value>) -> Value {
     let mut node = serde_json::to_value(read(node)).unwrap();
-    let length = patch.len();
-    let patch = json_patch(patch);
-    assert_eq!(patch.0.len(), length, "every operation is one of a JSON patch");
+    let patch = json_patch(patch).unwrap();
     json_patch::patch(&mut node, &patch).unwrap();
     node
 }
@@ -112,7 +110,7 @@ fn a_node_that_changed_in_between_refuses_every_patch() {
         ] {
             let mut now = serde_json::to_value(read(&seen)).unwrap();
             *now.pointer_mut(at).unwrap() = json!("another");
-            assert!(json_patch::patch(&mut now, &json_patch(patch)).is_err(), "{at}");
+            assert!(json_patch::patch(&mut now, &json_patch(patch).unwrap()).is_err(), "{at}");
         }
     }
     // What is true of a machine that is off is not said of one that has booted since.
@@ -122,11 +120,18 @@ fn a_node_that_changed_in_between_refuses_every_patch() {
     ] {
         let mut now = serde_json::to_value(read(&seen)).unwrap();
         *now.pointer_mut("/status/nodeInfo/bootID").unwrap() = json!("another");
-        assert!(json_patch::patch(&mut now, &json_patch(patch)).is_err());
+        assert!(json_patch::patch(&mut now, &json_patch(patch).unwrap()).is_err());
     }
 }
 
 #[test]
 fn a_key_is_escaped_inside_a_pointer() {
     assert_eq!(escape("coroner.dev/incident"), "coroner.dev~1incident");
+}
+
+#[test]
+fn an_operation_that_is_none_is_an_error_and_never_an_empty_patch() {
+    for wrong in [json!({"op": "tset", "path": "/a", "value": 1}), json!({"op": "add", "path": "no-slash"})] {
+        assert!(json_patch(vec![test("/metadata/uid", json!("x")), wrong]).is_err());
+    }
 }

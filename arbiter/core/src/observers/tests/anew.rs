@@ -6,11 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_shared::id::NodeName;
 
+use super::super::table::{hash, inverse, mix, stride};
 use super::{K_MAX, OTHERS_WANTED, Seat};
-
-/// A stride through the domains near the golden section reaches every region of a row of racks with few steps, so
-/// that neighbouring racks that die together do not take all observers of a subject along.
-const STRIDE_PERCENT: usize = 38;
 
 /// What a join may move: its own observers, and as many subjects that it takes over.
 const EDGES_PER_JOIN: usize = 2 * K_MAX;
@@ -341,41 +338,6 @@ impl Gain {
             Self::Load => false,
         }
     }
-}
-
-// === helpers ===
-
-/// The number nearest to 38 % of the domains that shares no divisor with them.
-fn stride(domains: usize) -> usize {
-    let ideal = (domains * STRIDE_PERCENT + 50) / 100;
-    (0..domains.max(1))
-        .flat_map(|off| [ideal.saturating_sub(off), ideal + off])
-        .find(|s| *s > 0 && gcd(*s, domains) == 1)
-        .unwrap_or(1)
-}
-
-/// The number that undoes a multiplication by `stride` modulo `domains`.
-fn inverse(stride: usize, domains: usize) -> usize {
-    (1..domains).find(|i| i * stride % domains == 1).unwrap_or(1)
-}
-
-const fn gcd(mut a: usize, mut b: usize) -> usize {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-/// FNV-1a, 64 bit: stable over builds, and nothing here is secret.
-fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// The finisher of SplitMix64 (Steele, Lea, Flood, OOPSLA'14).
-const fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// Whether an agent's slice reads differently now.
