@@ -129,7 +129,7 @@ impl Caller {
         ]
     }
 
-    /// Says goodbye to whichever replica takes it.
+    /// Says goodbye to whichever replica takes it. Beacons sent until now do not end it.
     ///
     /// # Errors
     /// Of the last replica tried.
@@ -139,7 +139,8 @@ impl Caller {
         trusted: &Trusted,
         slice: &Slice,
     ) -> Result<IpAddr, Option<UplinkError>> {
-        let body = serde_json::to_vec(&Goodbye { kind, boot: self.boot }).unwrap_or_default();
+        let body = serde_json::to_vec(&Goodbye { kind, boot: self.boot, seq: clock::now().as_ms() })
+            .unwrap_or_default();
         let mut last = None;
         for address in addresses(trusted, Some(slice)) {
             let saying = async {

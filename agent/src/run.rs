@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coroner_agent_core::{Agent, Birth, Input};
+use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::names::PORT_PEER;
 use coroner_shared::slice::Slice;
 use thiserror::Error;
@@ -212,7 +213,7 @@ fn spawn_talkers(parts: &mut Parts, shared: Shared, trust_dir: std::path::PathBu
     (parts.trust, parts.slice) = (trust, slice);
 }
 
-/// Silence first, then the goodbye: a beacon after it would end it.
+/// Silence first, then the goodbye: a beacon or a registration after it would end it.
 async fn stop(mut parts: Parts, host_root: &std::path::Path) {
     let goodbye = goodbye::look(host_root, clock::wall_us());
     info!(kind = ?goodbye.kind, because = goodbye.because, "told to stop");
@@ -220,12 +221,18 @@ async fn stop(mut parts: Parts, host_root: &std::path::Path) {
     if timeout(STOP_WITHIN, &mut parts.heartbeat).await.is_err() {
         warn!("the beacon's thread did not stop in time; its last beacons may end the goodbye");
     }
+    // Dropping the tasks drops the last keeper, too; its thread writes what it has and ends.
+    parts.tasks.shutdown().await;
     let (trust, slice) = (parts.trust.borrow().clone(), parts.slice.borrow().clone());
-    let (Some(trust), Some(slice)) = (trust, slice) else {
-        info!("not registered, so there is nobody to say goodbye to");
-        return;
-    };
-    let saying = parts.caller.goodbye(goodbye.kind, &trust, &slice);
+    match (trust, slice) {
+        (Some(trust), Some(slice)) => say_goodbye(&parts.caller, goodbye.kind, &trust, &slice).await,
+        (None, _) | (_, None) => info!("not registered, so there is nobody to say goodbye to"),
+    }
+    let _ = timeout(STOP_WITHIN, parts.store).await;
+}
+
+async fn say_goodbye(caller: &Caller, kind: GoodbyeKind, trust: &Trusted, slice: &Slice) {
+    let saying = caller.goodbye(kind, trust, slice);
     match timeout(GOODBYE_WITHIN, saying).await {
         Ok(Ok(replica)) => info!(%replica, "said goodbye"),
         Ok(Err(error)) => warn!(
@@ -236,9 +243,6 @@ async fn stop(mut parts: Parts, host_root: &std::path::Path) {
             "no replica took the goodbye in time; until an agent speaks again this host counts as silent"
         ),
     }
-    // Dropping the tasks drops the last keeper; its thread writes what it has and ends.
-    parts.tasks.shutdown().await;
-    let _ = timeout(STOP_WITHIN, parts.store).await;
 }
 
 // === helpers ===

@@ -181,7 +181,7 @@ async fn goodbye(
     let node = ingress.signed_by("POST", &uri, &headers, &body)?;
     let said: Goodbye = serde_json::from_slice(&body)
         .map_err(|e| refused(StatusCode::BAD_REQUEST, "BadBody", &e.to_string()))?;
-    ingress.commit(Command::Goodbye { node, boot: said.boot, kind: said.kind }).await?;
+    ingress.commit(Command::Goodbye { node, boot: said.boot, kind: said.kind, seq: said.seq }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

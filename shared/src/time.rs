@@ -1,7 +1,8 @@
 //! Monotonic instants and spans in milliseconds. Arithmetic only: nothing here reads a clock.
 //!
-//! A [`Mono`] counts from an origin that only its own host knows (CLOCK_BOOTTIME in production, zero in the
-//! simulator), so instants of two hosts are never compared; spans cross the network instead.
+//! A [`Mono`] counts from an origin that only its own host knows (CLOCK_BOOTTIME: the boot), so instants of two hosts
+//! are never compared; spans cross the network instead. What another host knows may be older than this host's boot, so
+//! instants reach behind the origin: cut off there, an age would be as young as the uptime of who was told it.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -13,10 +14,10 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Span(u64);
 
-/// A point on one host's monotonic clock, in milliseconds since that host's own origin.
+/// A point on one host's monotonic clock, in milliseconds since that host's own origin, or before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Mono(u64);
+pub struct Mono(i64);
 
 // === impl Span ===
 
@@ -96,29 +97,29 @@ impl fmt::Display for Span {
 impl Mono {
     /// The instant `ms` milliseconds after the origin.
     pub const fn from_ms(ms: u64) -> Self {
-        Self(ms)
+        Self(0_i64.saturating_add_unsigned(ms))
     }
 
-    /// Milliseconds since the origin.
+    /// Milliseconds since the origin; zero before it.
     pub const fn as_ms(self) -> u64 {
-        self.0
+        if self.0 < 0 { 0 } else { self.0.unsigned_abs() }
     }
 
     /// How long ago `earlier` was; zero where it lies ahead.
     pub const fn since(self, earlier: Self) -> Span {
-        Span(self.0.saturating_sub(earlier.0))
+        if self.0 > earlier.0 { Span(self.0.abs_diff(earlier.0)) } else { Span::ZERO }
     }
 
-    /// The instant `age` before this one; the origin where that would lie before it.
+    /// The instant `age` before this one, be it before the origin.
     pub const fn back(self, age: Span) -> Self {
-        Self(self.0.saturating_sub(age.0))
+        Self(self.0.saturating_sub_unsigned(age.0))
     }
 }
 
 impl Add<Span> for Mono {
     type Output = Self;
     fn add(self, span: Span) -> Self {
-        Self(self.0.saturating_add(span.0))
+        Self(self.0.saturating_add_unsigned(span.0))
     }
 }
 
@@ -152,6 +153,18 @@ mod tests {
     fn arithmetic_saturates_instead_of_wrapping() {
         assert_eq!(Span::MAX + Span::from_ms(1), Span::MAX);
         assert_eq!(Mono::from_ms(5) - Mono::from_ms(9), Span::ZERO);
-        assert_eq!(Mono::from_ms(5).back(Span::from_secs(1)), Mono::from_ms(0));
+        assert_eq!(Mono::from_ms(u64::MAX) + Span::MAX, Mono::from_ms(u64::MAX));
+        assert_eq!(Mono::from_ms(5).back(Span::MAX).back(Span::MAX).as_ms(), 0);
+    }
+
+    #[test]
+    fn an_age_stays_what_it_is_on_a_host_that_booted_since() {
+        let now = Mono::from_ms(4000);
+        for age in [0, 1, 3999, 4000, 4001, 150_000, u64::MAX / 2] {
+            let age = Span::from_ms(age);
+            assert_eq!(now.since(now.back(age)), age);
+            assert_eq!(now.back(age) + age, now);
+        }
+        assert!(now.back(Span::from_secs(150)) < now.back(Span::from_secs(60)));
     }
 }

@@ -34,3 +34,19 @@ fn a_hold_by_a_silent_bmc_network_keeps_its_name() {
     sim.run_for(Span::from_mins(3));
     assert_eq!((sim.held("n2"), sim.pages()), ("BmcNetworkSilent", pages), "{}", sim.story());
 }
+
+/// Seeds 395 and 63: a replica on a host that had just booted took the last beacon before a goodbye, which observers
+/// brought it, for as young as its own uptime, and the goodbye was over: the planned reboot was a death.
+#[test]
+fn a_freshly_booted_replica_ends_no_goodbye() {
+    let mut sim = Sim::new(Site::plain(395, 6, 0));
+    sim.warm_up();
+    sim.planned_reboot("n4", Span::from_mins(9));
+    sim.run_for(Span::from_secs(10));
+    sim.reboot("n2");
+    let judged = |sim: &Sim| sim.phase("n4") != "Alive" || !sim.pages_about("n4").is_empty();
+    assert!(!sim.run_until(Span::from_secs(525), judged), "{}", sim.story());
+    sim.run_for(Span::from_mins(3));
+    sim.finish();
+    assert!(sim.violations().is_empty(), "{:?}\n{}", sim.violations(), sim.story());
+}

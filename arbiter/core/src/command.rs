@@ -142,6 +142,8 @@ pub enum Command {
         boot: BootId,
         /// What is planned.
         kind: GoodbyeKind,
+        /// Only beacons with a higher number were sent after it: CLOCK_BOOTTIME in milliseconds when it was said.
+        seq: u64,
     },
     /// A proof of life that matters: to an open incident, to a standing goodbye, to a `WouldCondemn` that was said, to
     /// `silent_before_enforce` or `in_storm`.

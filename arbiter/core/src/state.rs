@@ -160,6 +160,9 @@ pub struct Goodbye {
     pub kind: GoodbyeKind,
     /// Of which boot.
     pub boot: BootId,
+    /// A beacon of that boot with a higher number was sent after it, and ends it. No age can tell: ages of signs leave
+    /// out what a process was paused, log time does not.
+    pub seq: u64,
     /// Log time.
     pub at: Mono,
 }

@@ -25,7 +25,7 @@ use coroner_shared::time::Span;
 
 use crate::phase::{EvidenceClass, HeldReason};
 use crate::policy::Rules;
-use crate::view::{FleetView, Pending, Verdict, View};
+use crate::view::{FleetView, Pending, Planned, Verdict, View};
 use answers::Answers;
 pub(crate) use answers::standing_answers;
 pub(crate) use kubelet::{LEASE_RENEWAL, RENEWAL_SLACK};
@@ -57,16 +57,18 @@ pub fn verdict(view: &View, rules: &Rules) -> Verdict {
     }
 }
 
-/// How a planned silence stands: what is left of it. The next sign of life ends it, but for beacons that were on their
-/// way when it was said.
+/// How a planned silence stands: what is left of it. A beacon that was sent after it ends it, which its number tells: to
+/// compare the age of a sign with that of a goodbye would be to compare two clocks. Traffic of a replica on that host
+/// ends none either: a host that goes down stops its pods one by one.
 pub fn goodbye_left(view: &View, rules: &Rules) -> Option<(GoodbyeKind, Span)> {
-    let (kind, said_ago) = view.goodbye?;
+    let Planned { kind, ago, seq } = view.goodbye?;
     let lasts = match kind {
         GoodbyeKind::AgentRestart => rules.agent_restart,
         GoodbyeKind::Reboot | GoodbyeKind::Shutdown => rules.goodbye,
     };
-    let ended = view.last_sign.as_ref().is_some_and(|sign| sign.age + rules.heard < said_ago);
-    let left = lasts.saturating_sub(said_ago);
+    let last = view.last_sign.as_ref().and_then(|sign| sign.beacon);
+    let ended = last.is_some_and(|(boot, number)| boot == view.incarnation.boot && number > seq);
+    let left = lasts.saturating_sub(ago);
     (!ended && left > Span::ZERO).then_some((kind, left))
 }
 

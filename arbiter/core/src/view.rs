@@ -47,10 +47,22 @@ pub struct View {
     pub lease: LeaseView,
     /// Counts over the whole membership.
     pub fleet: FleetView,
-    /// A standing goodbye of this boot, with how long ago it was said.
-    pub goodbye: Option<(GoodbyeKind, Span)>,
+    /// A goodbye of this boot that no committed sign of life has ended.
+    pub goodbye: Option<Planned>,
     /// Two boot ids or addresses use this identity at once.
     pub duplicate: bool,
+}
+
+/// A planned silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Planned {
+    /// What is planned.
+    pub kind: GoodbyeKind,
+    /// How long ago it was said, by log time.
+    pub ago: Span,
+    /// Beacons of this boot up to this number were sent before it.
+    pub seq: u64,
 }
 
 /// A sign of life.

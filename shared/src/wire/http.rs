@@ -68,6 +68,9 @@ pub struct Goodbye {
     pub kind: GoodbyeKind,
     /// The boot that says so; a newer one ends it.
     pub boot: BootId,
+    /// CLOCK_BOOTTIME in milliseconds when it was said, the scale of [`crate::beacon::Beacon::seq`]: a beacon of this
+    /// boot with a higher number was sent after it, and ends it.
+    pub seq: u64,
 }
 
 /// Any refusal of a replica, with a text for the log of the agent.

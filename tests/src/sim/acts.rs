@@ -66,6 +66,12 @@ impl Sim {
         self.shared.world.borrow_mut().reboot(index);
     }
 
+    /// The machine says goodbye and reboots, with a firmware that takes so long.
+    pub fn planned_reboot(&mut self, node: &str, firmware: Span) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().planned_reboot(index, firmware);
+    }
+
     /// From now on its chassis restores the power so long after a loss; `None`: not any more.
     pub fn restores_power(&mut self, node: &str, after: Option<Span>) {
         let index = self.index(node);

@@ -114,10 +114,10 @@ pub(crate) async fn goodbye(
     index: usize,
     machine: usize,
     boot: BootId,
-    kind: GoodbyeKind,
+    (kind, seq): (GoodbyeKind, u64),
 ) -> bool {
     let node = shared.world.borrow().machines[machine].name.clone();
-    let command = Command::Goodbye { node, boot, kind };
+    let command = Command::Goodbye { node, boot, kind, seq };
     matches!(anywhere(shared, index, None, command).await, Ok(Outcome::Done | Outcome::Unchanged))
 }
 

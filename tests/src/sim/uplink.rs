@@ -141,12 +141,15 @@ fn take(shared: &Shared, machine: usize, slice: Slice) {
     }
 }
 
-/// Says goodbye, at most 5 s, to one replica after the other.
+/// Says goodbye, to one replica after the other; beacons of before do not end it.
 pub(crate) async fn goodbye(shared: Shared, machine: usize, boot: BootId, kind: GoodbyeKind) {
-    let replicas = shared.world.borrow().site.replicas.len();
+    let (replicas, seq) = {
+        let world = shared.world.borrow();
+        (world.site.replicas.len(), world.machines[machine].host_time(world.now).as_ms())
+    };
     for replica in 0..replicas {
         let answer = call(&shared, machine, replica, move |shared| {
-            Box::pin(async move { ingress::goodbye(&shared, replica, machine, boot, kind).await })
+            Box::pin(async move { ingress::goodbye(&shared, replica, machine, boot, (kind, seq)).await })
         });
         if shared.reactor.within(Span::from_ms(1500), answer).await == Some(true) {
             return;

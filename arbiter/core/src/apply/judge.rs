@@ -321,7 +321,9 @@ fn would_condemn(
 /// A view of a node that is heard clears what it was reproached with.
 fn signs_of_view(state: &mut State, view: &View) {
     if verdict(view, &rules_for(state, &view.node)) == Verdict::Pending(Pending::Heard) {
-        signs::is_well(state, &view.node);
+        let beacon = view.last_sign.as_ref().and_then(|sign| sign.beacon);
+        let after_goodbye = state.nodes.get(&view.node).is_some_and(|n| signs::is_after_goodbye(n, beacon));
+        signs::is_well(state, &view.node, after_goodbye);
     }
 }
 

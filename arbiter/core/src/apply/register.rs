@@ -68,12 +68,12 @@ pub(crate) fn register(state: &mut State, at: At<'_>) -> Outcome {
     }
     let life = if new_boot {
         boot::registered(state, at, node);
-        signs::is_well(state, node)
+        signs::is_well(state, node, true)
     } else if before.is_some_and(|m| m.machine != *machine) {
         // The same boot on another machine is nobody's proof of life; what it is, `boot` says.
         false
     } else {
-        signs::heard(state, at, node, *boot) == Outcome::Done
+        signs::heard(state, at, node, (*boot, None)) == Outcome::Done
     };
     if changed || life { Outcome::Done } else { Outcome::Unchanged }
 }
@@ -147,16 +147,22 @@ pub(crate) fn old_key_silent(state: &mut State, name: &NodeName, key: &PublicKey
     Outcome::Done
 }
 
-/// A planned silence of the registered boot.
-pub(crate) fn goodbye(state: &mut State, name: &NodeName, boot: BootId, kind: GoodbyeKind) -> Outcome {
+/// A planned silence of the registered boot: what is planned, and the number that later beacons exceed. Said again it
+/// changes nothing, and one that was overtaken by a later one neither.
+pub(crate) fn goodbye(
+    state: &mut State,
+    name: &NodeName,
+    boot: BootId,
+    (kind, seq): (GoodbyeKind, u64),
+) -> Outcome {
     let now = state.now;
     let Some(node) = state.nodes.get_mut(name) else { return Outcome::Stale };
     if node.member.as_ref().is_none_or(|m| m.boot != boot || m.boot_is_over()) {
         return Outcome::Stale;
     }
-    if node.goodbye.as_ref().is_some_and(|g| g.kind == kind && g.boot == boot) {
+    if node.goodbye.as_ref().is_some_and(|g| g.boot == boot && g.seq >= seq) {
         return Outcome::Unchanged;
     }
-    node.goodbye = Some(Goodbye { kind, boot, at: now });
+    node.goodbye = Some(Goodbye { kind, boot, seq, at: now });
     Outcome::Done
 }

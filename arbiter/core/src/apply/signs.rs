@@ -7,29 +7,44 @@ use super::{At, ledger};
 use crate::command::Outcome;
 use crate::phase::{EvidenceClass, LastReadFailed, Phase};
 use crate::policy::select::rules_for;
-use crate::state::State;
+use crate::state::{Node, State};
 
-/// Forgets everything that a node is reproached with only until it is heard.
-pub(crate) fn is_well(state: &mut State, name: &NodeName) -> bool {
+/// Forgets everything that a node is reproached with only until it is heard; a goodbye only if the sign was given after
+/// it. Answers whether anything was forgotten.
+pub(crate) fn is_well(state: &mut State, name: &NodeName, after_goodbye: bool) -> bool {
     let Some(node) = state.nodes.get_mut(name) else { return false };
-    let was = node.goodbye.is_some()
-        || node.would_condemn_said.is_some()
-        || node.silent_before_enforce
-        || node.in_storm;
-    node.goodbye = None;
+    let ends = after_goodbye && node.goodbye.is_some();
+    let was = ends || node.would_condemn_said.is_some() || node.silent_before_enforce || node.in_storm;
+    if ends {
+        node.goodbye = None;
+    }
     node.would_condemn_said = None;
     node.silent_before_enforce = false;
     node.in_storm = false;
     was
 }
 
-/// A proof of life of the registered boot.
-pub(crate) fn heard(state: &mut State, at: At<'_>, name: &NodeName, boot: BootId) -> Outcome {
+/// Whether a beacon was sent after the standing goodbye; of a sign that is none it cannot be said.
+pub(crate) fn is_after_goodbye(node: &Node, beacon: Option<(BootId, u64)>) -> bool {
+    node.goodbye
+        .as_ref()
+        .is_some_and(|said| beacon.is_some_and(|(boot, seq)| boot == said.boot && seq > said.seq))
+}
+
+/// A proof of life of the registered boot: a beacon's number, 0 for a sign that has none, or `None` for a registration,
+/// which an agent sends when it starts and not once it has said goodbye.
+pub(crate) fn heard(
+    state: &mut State,
+    at: At<'_>,
+    name: &NodeName,
+    (boot, seq): (BootId, Option<u64>),
+) -> Outcome {
     let Some(node) = state.nodes.get(name) else { return Outcome::Stale };
     if node.member.as_ref().is_none_or(|m| m.boot != boot || m.boot_is_over()) {
         return Outcome::Stale;
     }
-    let cleared = is_well(state, name);
+    let after_goodbye = seq.is_none_or(|seq| is_after_goodbye(node, Some((boot, seq))));
+    let cleared = is_well(state, name, after_goodbye);
     if concerns_incident(state, name, boot) && edge_of_life(state, at, name, "a proof of life came") {
         return Outcome::Done;
     }

@@ -6,7 +6,7 @@ use coroner_shared::time::Span;
 use super::{before, count};
 use crate::policy::Rules;
 use crate::verdict::{Quorum, goodbye_left, is_blind, is_correlated, is_torn, standing_answers};
-use crate::view::{BmcRead, ObserverView, Said, Standing, View};
+use crate::view::{BmcRead, ObserverView, Planned, Said, Standing, View};
 
 pub(super) fn silence(view: &View, rules: &Rules) -> String {
     match &view.last_sign {
@@ -193,7 +193,7 @@ pub(super) fn fleet(view: &View) -> Vec<String> {
 }
 
 pub(super) fn goodbye(view: &View, rules: &Rules) -> Option<String> {
-    let (kind, ago) = view.goodbye?;
+    let Planned { kind, ago, seq: _ } = view.goodbye?;
     let what = match kind {
         GoodbyeKind::AgentRestart => "a restart of its agent",
         GoodbyeKind::Reboot => "a reboot",

@@ -191,7 +191,7 @@ fn heard(scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<(BootId, u64
     if let Some(proof) = scene.pooled.newest_proof(name)
         && proof.ago < young
         && proof.source.boot() == Some(boot)
-        && !is_of_the_goodbye(scene, name, proof.ago)
+        && !is_of_the_goodbye(scene, name, proof.source.beacon())
     {
         return Some((boot, proof.source.beacon().map_or(0, |(_, seq)| seq)));
     }
@@ -205,12 +205,14 @@ fn heard(scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<(BootId, u64
     };
     let (_, source, ago) = scene.pooled.last_proof(name)?;
     let counts = unnamed_will_do && ago < young && source.boot().is_none();
-    (counts && !is_of_the_goodbye(scene, name, ago)).then_some((boot, 0))
+    (counts && !is_of_the_goodbye(scene, name, None)).then_some((boot, 0))
 }
 
-/// A beacon from before a goodbye, or on its way when it was said, does not end it.
-fn is_of_the_goodbye(scene: &Scene<'_>, name: &NodeName, ago: Span) -> bool {
-    views::goodbye(scene, name).is_some_and(|(_, said_ago)| ago + HEARD >= said_ago)
+/// A sign that may be from before a standing goodbye tells nothing that the goodbye did not: only a beacon with a higher
+/// number is surely from after it.
+fn is_of_the_goodbye(scene: &Scene<'_>, name: &NodeName, beacon: Option<(BootId, u64)>) -> bool {
+    let seq = beacon.map_or(0, |(_, seq)| seq);
+    views::goodbye(scene, name).is_some_and(|said| seq <= said.seq)
 }
 
 /// The kubelet renewed its Lease just now, and power commands are wanted or off is proven.

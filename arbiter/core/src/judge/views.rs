@@ -1,6 +1,5 @@
 //! Builds the view of one suspect: everything that its verdict looks at, as ages.
 
-use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::id::{Incarnation, NodeName};
 use coroner_shared::time::Span;
 
@@ -8,7 +7,7 @@ use super::LeaseSeen;
 use super::desk::Desk;
 use super::fleet::Fleet;
 use super::scene::Scene;
-use crate::view::{BmcRead, BmcView, LeaseView, View};
+use crate::view::{BmcRead, BmcView, LeaseView, Planned, View};
 
 /// A kubelet renews its Lease this often unless it was seen to do otherwise (Kubernetes: `nodeLeaseDurationSeconds` 40 s,
 /// renewed at a quarter of it).
@@ -79,8 +78,8 @@ fn lease(scene: &Scene<'_>, name: &NodeName) -> LeaseView {
 }
 
 /// A standing goodbye of the current boot.
-pub(super) fn goodbye(scene: &Scene<'_>, name: &NodeName) -> Option<(GoodbyeKind, Span)> {
+pub(super) fn goodbye(scene: &Scene<'_>, name: &NodeName) -> Option<Planned> {
     let node = scene.node(name)?;
     let goodbye = node.goodbye.as_ref().filter(|g| node.member.as_ref().is_some_and(|m| m.boot == g.boot))?;
-    Some((goodbye.kind, scene.state().now.since(goodbye.at)))
+    Some(Planned { kind: goodbye.kind, ago: scene.state().now.since(goodbye.at), seq: goodbye.seq })
 }

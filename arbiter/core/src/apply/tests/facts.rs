@@ -146,18 +146,42 @@ fn a_view_of_another_leader_or_term_is_stale() {
 }
 
 #[test]
-fn a_goodbye_ends_with_the_next_proof_of_life_or_boot() {
+fn a_goodbye_ends_with_the_next_beacon_registration_or_boot() {
     let mut w = World::new(3);
-    let goodbye = |w: &World| Command::Goodbye { node: name(1), boot: w.boot(1), kind: GoodbyeKind::Reboot };
-    w.done(goodbye(&w));
-    assert_eq!(w.say(goodbye(&w)), Outcome::Unchanged);
-    w.done(w.heard(1));
+    let said = |w: &World, kind, seq| Command::Goodbye { node: name(1), boot: w.boot(1), kind, seq };
+    let heard = |w: &World, seq| Command::Heard { node: name(1), boot: w.boot(1), seq };
+    w.done(said(&w, GoodbyeKind::Reboot, 700));
+    assert_eq!(w.say(said(&w, GoodbyeKind::Reboot, 700)), Outcome::Unchanged);
+    // Signs from before it, and signs without a number.
+    for seq in [0, 699, 700] {
+        assert_eq!(w.say(heard(&w, seq)), Outcome::Unchanged);
+    }
+    assert!(w.node(1).goodbye.is_some());
+    w.done(heard(&w, 701));
     assert_eq!(w.node(1).goodbye, None);
-    w.done(goodbye(&w));
-    let old = goodbye(&w);
+    w.done(said(&w, GoodbyeKind::AgentRestart, 800));
+    w.done(w.registration(1));
+    assert_eq!(w.node(1).goodbye, None);
+    w.done(said(&w, GoodbyeKind::Reboot, 900));
+    let old = said(&w, GoodbyeKind::Reboot, 900);
     w.reboot(1);
     assert_eq!(w.node(1).goodbye, None);
     assert_eq!(w.say(old), Outcome::Stale);
+}
+
+#[test]
+fn the_later_of_two_goodbyes_stands_in_whatever_order_they_come() {
+    let mut w = World::new(3);
+    let said = |w: &World, kind, seq| Command::Goodbye { node: name(1), boot: w.boot(1), kind, seq };
+    w.done(said(&w, GoodbyeKind::AgentRestart, 700));
+    let first = w.node(1).goodbye.clone().unwrap().at;
+    w.wait(secs(30));
+    w.done(said(&w, GoodbyeKind::AgentRestart, 30_700));
+    let second = w.node(1).goodbye.clone().unwrap();
+    assert!(second.at > first, "its time begins anew");
+    w.done(said(&w, GoodbyeKind::Reboot, 30_800));
+    assert_eq!(w.say(said(&w, GoodbyeKind::AgentRestart, 30_700)), Outcome::Unchanged);
+    assert_eq!(w.node(1).goodbye.clone().unwrap().kind, GoodbyeKind::Reboot);
 }
 
 #[test]

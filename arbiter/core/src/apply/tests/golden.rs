@@ -157,7 +157,7 @@ fn facts_of_all_kinds(w: &mut World) {
     w.say(Command::SetLevel(1));
     w.say(Command::SetLevel(2));
     w.say(Command::ReplicaGone { replica: replica(3) });
-    w.say(Command::Goodbye { node: name(2), boot: w.boot(2), kind: GoodbyeKind::AgentRestart });
+    w.say(Command::Goodbye { node: name(2), boot: w.boot(2), kind: GoodbyeKind::AgentRestart, seq: 7 });
     let mut other_key = w.registration(2);
     if let Command::Register { key: of, .. } = &mut other_key {
         *of = key(2, 2);

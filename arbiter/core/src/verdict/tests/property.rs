@@ -107,7 +107,8 @@ fn view() -> impl Strategy<Value = View> {
     let lease = (prop::bool::weighted(0.9), prop::option::of(span()), span(), span());
     let goodbye = prop::option::weighted(
         0.1,
-        (select(vec![GoodbyeKind::AgentRestart, GoodbyeKind::Reboot, GoodbyeKind::Shutdown]), span()),
+        (select(vec![GoodbyeKind::AgentRestart, GoodbyeKind::Reboot, GoodbyeKind::Shutdown]), span())
+            .prop_map(|(kind, ago)| Planned { kind, ago, seq: 1 }),
     );
     let probes = prop::collection::vec((span(), outcomes(), prop::bool::weighted(0.8)), 0..4);
     let who = (prop::bool::weighted(0.05), 0..25_u32, prop::option::weighted(0.9, span()), span());

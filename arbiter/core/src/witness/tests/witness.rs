@@ -49,11 +49,7 @@ fn fewer_liars_than_it_takes_to_condemn_cannot_make_a_living_host_look_old() {
 fn a_lying_observer_cannot_age_a_beacon_that_others_bring() {
     let mut h = Heard::new();
     h.heard(3000, 0, 1, 5, 100, 60_000);
-    assert_eq!(
-        h.proof(3000, 5),
-        Some(3000),
-        "its own word is dated as it says, back to the beginning of time"
-    );
+    assert_eq!(h.proof(3000, 5), Some(60_000), "its own word is dated as it says");
     h.heard(3050, 1, 1, 5, 100, 0);
     assert_eq!(h.proof(3050, 5), Some(0));
     assert_eq!(h.beacon(3100, 5, 100), Taken::Proof, "and what came first-hand is dated first-hand");
@@ -138,6 +134,7 @@ fn what_the_log_waits_for_is_always_listed() {
             n.goodbye = Some(crate::state::Goodbye {
                 kind: coroner_shared::beacon::GoodbyeKind::Reboot,
                 boot: boot(4, 0),
+                seq: 1,
                 at: at(0),
             });
         },
@@ -370,4 +367,21 @@ fn many_probers_cost_no_memory() {
         h.witness.probe_answer(at(1000), &uid(i), &answer(1, Vec::new(), None));
     }
     assert_eq!(h.listed(1000, 5).unwrap().probes.len(), 24);
+}
+
+/// This replica's host booted 4 s ago; what it is told is older than that.
+#[test]
+fn what_a_freshly_booted_replica_is_told_keeps_its_age() {
+    let mut h = Heard::new();
+    h.heard(4000, 0, 1, 5, 90, 150_000);
+    assert_eq!(h.proof(4000, 5), Some(150_000));
+    h.silent(4100, 1, 1, 5, 120_000, 92);
+    assert_eq!(h.accuses(4100, 1, 5), Some(120_000));
+    let worked = vec![WorkedPath { subject: uid(5), path: Path::Ping, ago: span(900_000) }];
+    let status = Status { beacon: signed(2, 1), slice: 1, hears: Vec::new(), doubts: Vec::new(), worked };
+    h.beacon(4200, 2, 1);
+    h.witness.status(at(4200), &uid(2), &status, &proven(2, 1));
+    let listed = h.listed(4200, 5).unwrap();
+    let edge = listed.edges.iter().find(|e| e.observer == name(2)).unwrap();
+    assert_eq!(edge.worked_ago, Some(span(900_000)));
 }
