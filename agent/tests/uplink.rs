@@ -14,7 +14,7 @@ use coroner_shared::slice::{ReplicaPeer, Slice};
 use coroner_shared::wire::http::{GOODBYE, Goodbye, REGISTER, Register, SIGNATURE_HEADER, SLICE};
 use nix::sys::signal::Signal;
 use world::desk::{Authority, Desk, Open, Seen};
-use world::{CLUSTER, Host, fresh_address};
+use world::{CLUSTER, Host, fresh_address, now_ms};
 
 /// The `n`th request of this kind at whichever desk gets it, with the desk's place.
 #[track_caller]
@@ -109,10 +109,12 @@ fn it_registers_with_whoever_leads_follows_its_slice_and_says_goodbye() {
     eventually("the newer slice is used", || host.log().contains("works with a new slice version=2"));
     eventually("and kept", || kept(&host).is_some_and(|slice| slice.version == 2));
 
+    let before = now_ms();
     running.signal(Signal::SIGTERM);
     let seen = leader.wait_for("POST", GOODBYE, 1);
     let said: Goodbye = serde_json::from_slice(&seen.body).unwrap();
     assert_eq!((said.kind, said.boot), (GoodbyeKind::AgentRestart, host.boot));
+    assert!((before..=now_ms()).contains(&said.seq), "{}: no beacon before it has a higher number", said.seq);
     assert!(seen.is_signed_by(&host, &host.key.public()));
     assert_eq!(running.exit_code(), Some(0));
     assert!(host.log().contains("said goodbye"), "{}", host.log());
