@@ -6,6 +6,9 @@
 #   warn TEXT...         goes on, but look at this
 #   die TEXT...          stops with status 1
 #   bad NAME VALUE HINT  stops with status 2: a flag or a variable is wrong
+#   unknown ARGUMENT     stops with status 2: names it and shows the caller's usage
+#   show_help            shows the caller's usage where results go, and stops
+#   json_file FILE       prints its full path; stops unless FILE can be written, before anything was done for it
 #   progress PID COMMAND...  tells what COMMAND prints until process PID ends
 #
 # All of it goes to standard error: standard output is for results.
@@ -30,6 +33,25 @@ die() {
 bad() {
   printf '%s%s: error:%s %s is "%s": %s\n' "$say_red" "$say_name" "$say_plain" "$1" "$2" "$3" >&2
   exit 2
+}
+
+unknown() {
+  printf '%s%s: error:%s there is no "%s" here\n\n' "$say_red" "$say_name" "$say_plain" "$1" >&2
+  usage
+}
+
+show_help() {
+  (usage) 2>&1 || true
+  exit 0
+}
+
+json_file() {
+  local file
+  file=$(realpath -m -- "$1")
+  [ ! -d "$file" ] || bad --json "$1" "that is a folder; give a file"
+  mkdir -p "$(dirname "$file")" 2> /dev/null || bad --json "$1" "its folder cannot be made"
+  [ -w "$file" ] || { [ ! -e "$file" ] && [ -w "$(dirname "$file")" ]; } || bad --json "$1" "it cannot be written"
+  printf '%s\n' "$file"
 }
 
 # progress: one line that is rewritten each second on a terminal; elsewhere,
