@@ -51,7 +51,7 @@ async fn one(site: &Site, case: &Case) -> Result<Stages> {
     let told = (case.play)(site).await?;
     site.bmcs.check()?;
     for back in &told.returns {
-        back.wait(site).await?;
+        back.wait(site, case.name).await?;
     }
     let Stages { decided, proven, tainted, running } = told.ms;
     let all = [decided, proven, tainted, running].iter().all(Option::is_some);

@@ -146,10 +146,7 @@ fn check_lab(kinds: &[&Kind], site: &SiteConfig) -> Result<()> {
     let name = &site.name;
     let lab: Vec<&str> = kinds.iter().filter(|kind| kind.lab).map(|kind| kind.name).collect();
     ensure!(nix::unistd::geteuid().is_root(), "{} need root; --only measures something else", lab.join(", "));
-    // What a run left that was killed with SIGKILL.
-    let there = lab::Names::new(name)?.state().exists();
-    ensure!(!there, "a lab {name} is there already: coroner-lab down --name {name}, or choose another --lab");
-    Ok(())
+    lab::ensure_free(name)
 }
 
 fn chosen(only: &[String]) -> Result<Vec<&'static Kind>> {

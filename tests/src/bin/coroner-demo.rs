@@ -6,8 +6,8 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, bail};
-use clap::Parser;
+use anyhow::{Context, Result};
+use clap::{Parser, builder::PossibleValuesParser};
 use coroner_tests::{
     lab::{
         self,
@@ -32,7 +32,7 @@ struct Args {
     #[arg(long)]
     keep: bool,
     /// Play only this scenario; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(scenarios::DEMO.map(|case| case.name)))]
     only: Vec<String>,
     /// Say which scenarios there are, and do nothing.
     #[arg(long)]
@@ -59,10 +59,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let tell = Tell::stdout(args.no_color);
-    let ended = chosen(&args.only).and_then(|cases| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        runtime.context("start a runtime")?.block_on(run(&args, &cases, &tell))
-    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ended = runtime
+        .context("start a runtime")
+        .and_then(|runtime| runtime.block_on(run(&args, &chosen(&args.only), &tell)));
     match ended {
         Ok(code) => code,
         Err(error) => {
@@ -73,15 +73,9 @@ fn main() -> ExitCode {
 }
 
 /// The scenarios that were asked for, in the demo's order.
-fn chosen(only: &[String]) -> Result<Vec<Case>> {
-    for name in only {
-        if !scenarios::DEMO.iter().any(|case| case.name == name) {
-            let names: Vec<&str> = scenarios::DEMO.iter().map(|case| case.name).collect();
-            bail!("there is no scenario {name:?}: {} are", names.join(", "));
-        }
-    }
+fn chosen(only: &[String]) -> Vec<Case> {
     let wanted = |case: &&Case| only.is_empty() || only.iter().any(|name| name == case.name);
-    Ok(scenarios::DEMO.iter().filter(wanted).copied().collect())
+    scenarios::DEMO.iter().filter(wanted).copied().collect()
 }
 
 /// Whatever ends it, the site is gone when this returns.
@@ -90,10 +84,7 @@ async fn run(args: &Args, cases: &[Case], tell: &Tell) -> Result<ExitCode> {
     let begin = boottime_ns();
     let config = SiteConfig { images: args.images.clone(), ..SiteConfig::full(&args.lab) };
     let evidence = config.evidence.clone();
-    // What a demo left that was killed with SIGKILL.
-    if lab::Names::new(&args.lab)?.state().exists() {
-        bail!("a lab {0} is there already: coroner-lab down --name {0}, or choose another --lab", args.lab);
-    }
+    lab::ensure_free(&args.lab)?;
     tell.title("a site: six machines in three racks, three replicas, a BMC each, six workloads with volumes");
     let site = tokio::select! {
         site = Site::up(config, tell.clone()) => site?,
@@ -103,6 +94,7 @@ async fn run(args: &Args, cases: &[Case], tell: &Tell) -> Result<ExitCode> {
     let results = tokio::select! {
         results = play(&site, cases) => results,
         () = end.comes() => {
+            tell.line("interrupted: everything is taken down, which takes some seconds");
             site.down(false).await?;
             return Ok(interrupted(tell, &evidence));
         }
@@ -112,9 +104,12 @@ async fn run(args: &Args, cases: &[Case], tell: &Tell) -> Result<ExitCode> {
     if args.keep {
         tell_how_to_reach(&site);
         end.comes().await;
+        tell.line("everything is taken down, which takes some seconds");
     }
     site.down(!good).await?;
-    if !good {
+    if good {
+        tell.note("everything is taken down: nothing is left");
+    } else {
         tell.line(&format!("what the oracles read, and all logs, are kept in {}", evidence.display()));
     }
     shown?;
@@ -135,6 +130,9 @@ fn show(args: &Args, site: &Site, results: &Results, begin: u64) -> Result<()> {
     let tell = &site.tell;
     tell.title("how long each stage took; from the moment at which power began to go or the host hung (its last beacon left up to 250 ms before)");
     results.table().iter().for_each(|line| tell.line(line));
+    tell.note(
+        "decided and proven are the leader's stamps, tainted is the audit log's: they may differ by some ms",
+    );
     let said =
         if results.good() { "everything went as it should" } else { "not everything went as it should" };
     tell.line(&format!("\n{} ({} s in all)", tell.verdict(results.good(), said), seconds_since(begin)));
@@ -152,15 +150,17 @@ fn tell_how_to_reach(site: &Site) {
     tell.line(&format!("  export CORONER_LAB={}", site.config().name));
     tell.line(&format!("  export KUBECONFIG={}", site.kubeconfig().display()));
     tell.line(&format!("  export PATH={path}:{}:\"$PATH\"", site.programs_folder()));
+    let [.., token] = site.people.flags();
+    tell.line(&format!("  export CORONER_TOKEN_FILE={token}"));
     tell.line("  kubectl get inc,mb,fp; kubectl get nodes; kubectl get pods -o wide");
-    tell.line(&format!("  coroner {} status", site.people.flags().join(" ")));
+    tell.line("  coroner status; coroner nodes; coroner incidents; coroner explain n2");
     tell.line("  coroner-lab off n2; coroner-lab freeze n4; coroner-lab on n2; coroner-lab list");
 }
 
 fn interrupted(tell: &Tell, evidence: &Path) -> ExitCode {
     // The logs of what was cut short are of no use to anybody.
     let _ = std::fs::remove_dir_all(evidence);
-    tell.line("interrupted; nothing is left");
+    tell.line("interrupted: nothing is left");
     ExitCode::from(130)
 }
 

@@ -214,6 +214,27 @@ fn program() -> Result<PathBuf> {
     })
 }
 
+/// That no other lab has this name; the error says who has it, and what to do about that.
+///
+/// # Errors
+/// When one runs, or was killed so that something of it is left.
+pub fn ensure_free(name: &str) -> Result<()> {
+    let names = Names::new(name)?;
+    let state = names.state();
+    if !state.exists() {
+        return Ok(());
+    }
+    // A killed server leaves a socket that refuses; one that begins or ends has none yet, or none any more.
+    let runs = std::os::unix::net::UnixStream::connect(names.socket()).is_ok();
+    ensure!(!runs, "a lab named {name:?} runs already, in {}: wait for its end", state.display());
+    let me = std::env::current_exe().context("find this program")?;
+    bail!(
+        "of a lab named {name:?} {} is there already: if it runs, wait for its end; else {} down --name {name} removes it",
+        state.display(),
+        me.with_file_name("coroner-lab").display()
+    )
+}
+
 /// Takes down whatever is there of lab `name`, by asking its server first.
 ///
 /// # Errors

@@ -44,7 +44,7 @@ pub use self::{
     cli::Cli,
     client::LabClient,
     cuts::{Cut, Direction, Target},
-    handle::{Lab, down},
+    handle::{Lab, down, ensure_free},
     plan::{LabConfig, MachinePlan, Names, Plan},
     protocol::{MachineState, Power},
 };

@@ -50,10 +50,10 @@ async fn watch(site: &Site, victim: &str, story: &mut Story<'_>) -> Result<Strin
         .await?;
     let node = site.people.node(victim).await?;
     let heard = node.heard_ago.map_or("never".to_owned(), |ago| format!("{ago} ago"));
+    let findings = if node.findings.is_empty() { "none".to_owned() } else { node.findings.join(", ") };
     site.tell.line(&format!(
-        "  Kubernetes says NotReady; Coroner says {}, heard {heard}, findings: {}",
-        node.phase,
-        node.findings.join(", ")
+        "  Kubernetes says NotReady; Coroner says {}, heard {heard}, findings: {findings}",
+        node.phase
     ));
     for sentence in site.people.explain(victim).await?.sentences {
         site.tell.note(&sentence);

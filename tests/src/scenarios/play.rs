@@ -64,7 +64,8 @@ impl<'a> Player<'a> {
     /// Waits until everything is back. What does not come back, or not as it was, spoils its scenario.
     pub async fn wait_returns(&mut self) {
         for (at, back) in std::mem::take(&mut self.returning) {
-            if let Err(error) = back.wait(self.site).await {
+            let played = self.outcomes.get(at).map_or("what was played", |outcome| outcome.name.as_str());
+            if let Err(error) = back.wait(self.site, played).await {
                 let what = format!("{error:#}");
                 self.spoil(at, &what);
                 self.unclean.push(Finding { oracle: CLEAN_END.to_owned(), t: boottime_ns(), what });

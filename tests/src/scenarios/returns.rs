@@ -44,11 +44,11 @@ impl Return {
         self
     }
 
-    /// Waits until the node is back, and compares.
+    /// Waits until the node is back after the scenario `played`, and compares.
     ///
     /// # Errors
     /// When it does not come back, or is not what it was.
-    pub async fn wait(&self, site: &Site) -> Result<()> {
+    pub async fn wait(&self, site: &Site, played: &str) -> Result<()> {
         let Self { node, before, old_boot } = self;
         let what = format!("{node} back in service");
         site.tell
@@ -59,8 +59,8 @@ impl Return {
         let after = site.node_object(node).await?;
         let differences = traces::differences(before, &after);
         ensure!(differences.is_empty(), "{node} came back, but its {}", differences.join("; its "));
-        let life = if old_boot.is_some() { "with a new boot id, " } else { "" };
-        site.tell.note(&format!("{node} is back {life}and as it was before"));
+        let life = if old_boot.is_some() { "with a new boot id and " } else { "" };
+        site.tell.note(&format!("{node} is back after {played}, {life}as it was before"));
         Ok(())
     }
 

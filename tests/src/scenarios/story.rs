@@ -248,7 +248,7 @@ impl<'a> Story<'a> {
 
     fn tell_once(&mut self, t: u64, text: &str) {
         if self.told.insert(text.to_owned()) {
-            let tenths = t.saturating_sub(self.death.silent) / 100_000_000;
+            let tenths = (t.saturating_sub(self.death.silent) + 50_000_000) / 100_000_000;
             self.site.tell.line(&format!("  {:>4}.{} s  {text}", tenths / 10, tenths % 10));
         }
     }

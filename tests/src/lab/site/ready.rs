@@ -89,8 +89,12 @@ impl Site {
                 let gone = boottime_ns().saturating_sub(self.ready.load(Ordering::Relaxed)) / 1_000_000_000;
                 let left = STEADY_SECONDS.saturating_sub(gone);
                 let parts: Vec<String> =
-                    missing.iter().map(|(host, count)| format!("{host}: {count} to go")).collect();
-                Ok(Look::Missing(format!("about {left} s left; {}", parts.join(", "))))
+                    missing.iter().map(|(host, count)| format!("{count} by the one on {host}")).collect();
+                let left = match left {
+                    0 => "longer than thought: a gap begins it anew".to_owned(),
+                    left => format!("about {left} s left"),
+                };
+                Ok(Look::Missing(format!("{left}; BMCs not yet: {}", parts.join(", "))))
             })
             .await
     }

@@ -138,7 +138,8 @@ impl Tell {
             if u128::from(now.saturating_sub(begin)) > patience.as_nanos() {
                 bail!("{what}: not within {} s: {missing}", patience.as_secs());
             }
-            let text = format!("  {seconds:>3} s  waiting: {what} ({missing})");
+            // No column of seconds: those of the story are counted from something else.
+            let text = format!("  ... waiting for {seconds} s: {what} ({missing})");
             if self.terminal {
                 self.passing(&text);
             } else if now.saturating_sub(reminded) >= REMIND_NS {
