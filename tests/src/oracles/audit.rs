@@ -2,7 +2,8 @@
 //! which boot it spoke, and what the Node was like afterwards.
 //!
 //! Only requests that were carried out (and not merely tried) count, and of them only the one with which the taint
-//! appeared: later ones show it as well.
+//! appeared: later ones show it as well. Lines lie in the order in which requests were done with, and a controller may be
+//! done with its answer to a write before that write is: what came first, the resourceVersion of the answers tells.
 
 use std::{
     collections::BTreeMap,
@@ -47,7 +48,7 @@ pub fn read(path: &Path, clock: &Clock) -> Result<Vec<Tainted>> {
         line.clear();
         let length = reader.read_line(&mut line).with_context(|| format!("read {}", path.display()))?;
         if length == 0 || !line.ends_with('\n') {
-            return Ok(log.tainted);
+            return Ok(log.appeared());
         }
         log.line(&line, clock)?;
     }
@@ -56,9 +57,16 @@ pub fn read(path: &Path, clock: &Clock) -> Result<Vec<Tainted>> {
 /// What is known while the log is read.
 #[derive(Default)]
 struct Reader {
-    /// Whether each Node carries the taint by now.
-    carries: BTreeMap<String, bool>,
-    tainted: Vec<Tainted>,
+    written: Vec<Written>,
+}
+
+/// A Node as a request left it.
+struct Written {
+    /// Of the whole API server, so that it orders writes (Kubernetes, "Resource versions").
+    version: u64,
+    node: String,
+    /// The taint with who wrote it, if the Node carries it now.
+    carries: Option<Tainted>,
 }
 
 // === impl Reader ===
@@ -79,27 +87,42 @@ impl Reader {
         let carries = answer["spec"]["taints"]
             .as_array()
             .is_some_and(|all| all.iter().any(|t| t["key"] == OUT_OF_SERVICE));
-        let before = self.carries.insert(node.to_owned(), carries).unwrap_or(false);
-        if !carries || before {
-            return Ok(());
-        }
+        let version = answer["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        let version = version.context("resourceVersion of a Node in the audit log")?;
+        let carries = if carries { Some(Self::tainted(&entry, node, clock)?) } else { None };
+        self.written.push(Written { version, node: node.to_owned(), carries });
+        Ok(())
+    }
+
+    fn tainted(entry: &Value, node: &str, clock: &Clock) -> Result<Tainted> {
         let stamp = |key: &str| {
             let text = entry[key].as_str().with_context(|| format!("{key} of a line of the audit log"))?;
             clock.of_stamp(text).with_context(|| format!("bring {key} {text} to the clock of the lab"))
         };
         let tested = tested_boot(&entry["requestObject"]);
-        self.tainted.push(Tainted {
+        Ok(Tainted {
             node: node.to_owned(),
             bound: tested.is_some(),
             boot_id: tested
-                .or_else(|| answer["status"]["nodeInfo"]["bootID"].as_str())
+                .or_else(|| entry["responseObject"]["status"]["nodeInfo"]["bootID"].as_str())
                 .unwrap_or_default()
                 .to_owned(),
             user: entry["user"]["username"].as_str().unwrap_or_default().to_owned(),
             received: stamp("requestReceivedTimestamp")?,
             done: stamp("stageTimestamp")?,
-        });
-        Ok(())
+        })
+    }
+
+    /// Each taint when it came, in the order of the writes.
+    fn appeared(mut self) -> Vec<Tainted> {
+        self.written.sort_by_key(|written| written.version);
+        let mut carries: BTreeMap<String, bool> = BTreeMap::new();
+        let mut appeared = Vec::new();
+        for Written { node, carries: now, .. } in self.written {
+            let before = carries.insert(node, now.is_some()).unwrap_or(false);
+            appeared.extend(now.filter(|_| !before));
+        }
+        appeared
     }
 }
 
@@ -125,6 +148,7 @@ mod tests {
             "requestObject": request,
             "responseObject": {
                 "kind": "Node",
+                "metadata": { "resourceVersion": second.to_string() },
                 "spec": { "taints": taints },
                 "status": { "nodeInfo": { "bootID": "said" } },
             },
@@ -146,8 +170,9 @@ mod tests {
             entry(1, 200, &plain, &ours)
                 .replace("\"verb\"", "\"requestURI\":\"/api/v1/nodes/n1?dryRun=All\",\"verb\""),
             entry(2, 409, &tested, &ours),
-            entry(3, 200, &tested, &ours),
+            // Done with before the write that it answers.
             entry(4, 200, &plain, &ours),
+            entry(3, 200, &tested, &ours),
             entry(5, 200, &plain, &other),
             entry(6, 200, &plain, &ours),
         ]
