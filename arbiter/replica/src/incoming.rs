@@ -1,12 +1,20 @@
 //! What is looked at in a peer's message before raft-rs sees it: raft-rs believes its peers, and panics where one
 //! contradicts itself.
 //!
-//! Deliberately absent: a heartbeat that speaks of entries we do not have. It means that this disk has lost what it
-//! acknowledged, and then raft's panic is the right end.
+//! A heartbeat that speaks of entries we do not have is no fault of the peer: this disk has lost what it acknowledged,
+//! and the replica ends by name ([`Fatal::Forgot`](crate::Fatal::Forgot)) before raft-rs would panic.
 
 use raft::prelude::{Message, MessageType};
 
 use crate::said::StepError;
+
+/// Up to which entry its leader knows this replica's log to reach, where the log ends before that. `term` and `last` are
+/// the replica's own; a leader that is deposed says nothing that counts, and raft-rs drops it.
+pub(crate) fn forgotten(message: &Message, term: u64, last: u64) -> Option<u64> {
+    let deposed = (1..term).contains(&message.term);
+    let counts = message.get_msg_type() == MessageType::MsgHeartbeat && !deposed;
+    (counts && message.commit > last).then_some(message.commit)
+}
 
 /// Whether a replica may have sent this.
 pub(crate) fn check(message: &Message) -> Result<(), StepError> {

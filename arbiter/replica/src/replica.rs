@@ -45,6 +45,8 @@ pub struct Replica<S: LogStore> {
     last_proposal: Option<(u64, Mono)>,
     /// Hard state that differs from the disk only in its commit index.
     unsaved_commit: bool,
+    /// A leader spoke of entries up to this one as acknowledged, and the log ends before it.
+    forgot: Option<u64>,
     /// A turn failed: what raft believes to be on the disk may not be there.
     stopped: bool,
 }
@@ -94,6 +96,7 @@ impl<S: LogStore> Replica<S> {
             reads: VecDeque::new(),
             last_proposal: None,
             unsaved_commit: false,
+            forgot: None,
             stopped: false,
         })
     }
@@ -185,6 +188,14 @@ impl<S: LogStore> Replica<S> {
             return Err(StepError::WrongPeer { from: message.from, to: message.to, peer: peer.get() });
         }
         incoming::check(&message)?;
+        if self.forgot.is_none() {
+            let raft = &self.node.raft;
+            self.forgot = incoming::forgotten(&message, raft.term, raft.raft_log.last_index());
+        }
+        if self.forgot.is_some() {
+            // The next turn ends the replica.
+            return Ok(());
+        }
         self.heard.from(peer);
         self.node.step(message).map_err(StepError::Ignored)
     }
@@ -262,6 +273,10 @@ impl<S: LogStore> Replica<S> {
     }
 
     fn turned(&mut self) -> Result<Turn, Fatal> {
+        if let Some(told) = self.forgot {
+            let last = self.node.raft.raft_log.last_index();
+            return Err(Fatal::Forgot { id: self.config.id, told, last });
+        }
         let mut turn = Turn::default();
         self.ask();
         while self.node.has_ready() {

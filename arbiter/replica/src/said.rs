@@ -116,6 +116,18 @@ pub enum Fatal {
         /// Why not.
         why: String,
     },
+    /// Its leader knows that its disk held more than it does: it lost what it acknowledged, or a copy was put back.
+    #[error(
+        "replica {id} stops: its leader knows that it acknowledged entries up to {told}, and its log ends at {last}; its disk has lost what it said was saved, or an older copy of it was put back. Nothing is decided by it; the other replicas go on. Look at this disk, never put back a copy of one, and keep the other replicas healthy: it is taken in again only when another of them leads"
+    )]
+    Forgot {
+        /// Which replica.
+        id: ReplicaId,
+        /// What the leader has seen acknowledged and committed.
+        told: u64,
+        /// The last entry on this disk.
+        last: u64,
+    },
     /// It was turned again after it had stopped.
     #[error("replica {id} has stopped before; it must be opened anew")]
     Stopped {
