@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use coroner_arbiter_core::command::{Command, Entry, Outcome};
 use coroner_arbiter_core::phase::{Brake, EvidenceClass, HeldReason, Phase};
+use coroner_arbiter_core::policy::LifeTimings;
 use coroner_arbiter_core::state::State;
 use coroner_shared::id::NodeName;
 use coroner_shared::time::Mono;
@@ -69,15 +70,28 @@ impl Edges {
     }
 }
 
-/// After the taint only the same boot id, heard, is fenced again; On alone is a boot under way.
+/// After the taint only the same boot id, heard, is fenced again; On alone is a boot under way, until it has been one for
+/// so long that a person may order it off.
 fn refence(entry: &Entry, before: &State, after: &State) -> Option<String> {
-    let heard = matches!(entry.command, Command::Heard { .. } | Command::Register { .. });
+    let ordered = matches!(&entry.command, Command::Order { node, .. } if on_for_long(before, node));
+    let heard = ordered || matches!(entry.command, Command::Heard { .. } | Command::Register { .. });
     let moved = |name: &NodeName| {
         let from = before.nodes.get(name).map(|n| n.phase.name());
         from == Some("Released") && after.nodes.get(name).is_some_and(|n| n.phase.name() == "Fencing")
     };
     let name = after.nodes.keys().find(|name| moved(name)).filter(|_| !heard)?;
     Some(format!("{name} was released and is fenced again, though nobody heard its boot"))
+}
+
+/// Whether a released machine has been on, without a boot that anybody knows, for longer than a boot takes.
+fn on_for_long(state: &State, name: &NodeName) -> bool {
+    let Some((_, incident)) = state.open_incident(name) else { return false };
+    let booting =
+        incident.terms.as_deref().map_or(LifeTimings::DEFAULT.booting, |terms| terms.timings.booting);
+    match state.nodes.get(name).map(|n| &n.phase) {
+        Some(Phase::Released { on_since: Some(since), .. }) => state.now.since(*since) >= booting,
+        Some(_) | None => false,
+    }
 }
 
 /// An answer belongs to the attempt of its number.

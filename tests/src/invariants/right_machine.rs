@@ -17,7 +17,7 @@ impl Invariant for RightMachine {
         let on = &world.machines[*machine];
         let permitted = world.truth.state.incidents.values().any(|incident| {
             incident.node == on.name
-                && incident.incarnation.machine == on.id
+                && incident.incarnation.machine == world.true_id(*machine)
                 && (if *off { incident.last_attempt.is_some() } else { incident.powered_on })
         });
         let what = if *off { "ForceOff" } else { "On" };

@@ -111,7 +111,14 @@ impl Sim {
         let flows = Some(vec![Flow::Bmc]);
         world.network.cut(
             now,
-            Cut { name: "BMC network".to_owned(), from: Ends::Any, to: Ends::Any, flows, loss: 100 },
+            Cut {
+                name: "BMC network".to_owned(),
+                from: Ends::Any,
+                to: Ends::Any,
+                flows,
+                loss: 100,
+                longer_than: 0,
+            },
         )
     }
 

@@ -10,7 +10,7 @@ use coroner_shared::id::ClusterId;
 use coroner_shared::keys::PublicKey;
 use coroner_shared::names::{PORT_PEER, PORT_REPORT};
 use coroner_shared::time::Span;
-use coroner_shared::wire::datagram::{DatagramError, Message, Sender};
+use coroner_shared::wire::datagram::{DatagramError, Message, Sender, encoded_bytes};
 
 use super::machine::{AgentProcess, Condition, machine_at};
 use super::network::{End, Flow};
@@ -31,6 +31,8 @@ pub(crate) struct Packet {
 /// Signs beacons with the key itself in place of a signature.
 pub(crate) struct CheapSign(pub(crate) PublicKey);
 
+/// A ping, a segment without data.
+const PROBE_BYTES: usize = 64;
 /// How long a host probe waits for an answer.
 const PROBE_WAITS: Span = Span::from_ms(500);
 
@@ -130,7 +132,7 @@ impl World {
         }
         process.due = Some(due);
         let start = process.start;
-        self.on_machine(due.since(now), machine, move |world| {
+        self.on_clock(due.since(now), machine, move |world| {
             let planned = world.machines[machine].agent.as_ref();
             if planned.is_some_and(|p| p.start == start && p.due == Some(due)) {
                 world.agent_ticks(machine);
@@ -146,6 +148,7 @@ impl World {
                     return;
                 };
                 let key = self.machines[machine].key;
+                let message = self.as_it_says(machine, message);
                 let packet = Rc::new(Packet { sender, key, message, replayed: false });
                 self.record(machine, &packet, &to);
                 for address in to {
@@ -169,7 +172,13 @@ impl World {
         let End::Host(source) = from else { return };
         let replica = to.port() == PORT_REPORT || matches!(packet.sender, Sender::Replica(_));
         let flow = if replica { Flow::Report } else { Flow::Peer };
-        for passage in self.network.datagram(from, End::Host(target), flow) {
+        let by_replica = matches!(packet.sender, Sender::Replica(_));
+        if !self.understands(target, to.port(), source, by_replica) {
+            return self.coverage.reach("wire: a version that is not understood");
+        }
+        let narrow = self.network.is_narrow();
+        let bytes = if narrow { encoded_bytes(&packet.sender, &packet.message) } else { 0 };
+        for passage in self.network.datagram(self.now, (from, End::Host(target)), flow, bytes) {
             let packet = Rc::clone(packet);
             let port = to.port();
             self.on_machine(passage.after, target, move |world| {
@@ -218,8 +227,9 @@ impl World {
             HostPath::Kubelet => Flow::Kubelet,
             HostPath::Ping => Flow::Ping,
         };
-        let there = self.network.datagram(End::Host(machine), End::Host(target), flow).into_iter().next();
-        let back = self.network.datagram(End::Host(target), End::Host(machine), flow).into_iter().next();
+        let (here, host) = (End::Host(machine), End::Host(target));
+        let there = self.network.datagram(self.now, (here, host), flow, PROBE_BYTES).into_iter().next();
+        let back = self.network.datagram(self.now, (host, here), flow, PROBE_BYTES).into_iter().next();
         let start = self.machines[machine].agent.as_ref().map(|p| p.start);
         let answered = move |world: &mut World, answer: Answer| {
             if world.machines[machine].agent.as_ref().map(|p| p.start) == start {

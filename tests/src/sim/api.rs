@@ -1,6 +1,6 @@
 //! The API server and its controllers: Nodes, Leases, pods, attachments, and who else writes to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use coroner_arbiter_core::command::NodeFacts;
 use coroner_arbiter_core::marks::{Marked, Taint};
@@ -63,6 +63,10 @@ pub(crate) struct Api {
     pub(crate) held_pods: std::collections::BTreeSet<NodeName>,
     /// Answers nobody.
     pub(crate) down: bool,
+    /// Who collects pods of Nodes that are out of service sees them as they were so long ago.
+    pub(crate) collector_lags: Span,
+    /// The Nodes that were out of service, each second of that time.
+    pub(crate) past: VecDeque<(Mono, Vec<NodeName>)>,
     /// From a write to the watches of it.
     pub(crate) watch_takes: (Span, Span),
 }
@@ -125,6 +129,17 @@ impl Api {
             pod.terminating |= hit;
             !hit || held.contains(&pod.node)
         });
+    }
+
+    /// The Nodes that a controller which lags takes for out of service.
+    pub(crate) fn out_of_service(&mut self, now: Mono) -> Vec<NodeName> {
+        let out = self.nodes.values().filter(|n| n.tainted() && n.ready != Ready::True);
+        self.past.push_back((now, out.map(|n| n.name.clone()).collect()));
+        // The newest of those that are old enough, and all younger ones.
+        while self.past.get(1).is_some_and(|(at, _)| now.since(*at) >= self.collector_lags) {
+            self.past.pop_front();
+        }
+        self.past.front().map(|(_, out)| out.clone()).unwrap_or_default()
     }
 
     /// Makes an object's uid.

@@ -20,6 +20,10 @@ pub(crate) enum Purpose {
     Bmcs = 5,
     /// The replicas' processes.
     Replicas = 6,
+    /// What the second act of a seed is, and the scripts.
+    Later = 7,
+    /// What liars and those who cannot be right make up.
+    Odd = 8,
 }
 
 /// One stream.

@@ -24,6 +24,10 @@ const COLLECTS: u64 = 20;
 
 impl World {
     pub(crate) fn kubelet_starts(&mut self, machine: usize) {
+        if self.speaks_for(machine) != machine {
+            // A clone's kubelet does not come up: its certificate is in use at another address.
+            return;
+        }
         self.machines[machine].kubelet = true;
         self.machines[machine].rounds = 0;
         self.kubelet_round(machine);
@@ -91,8 +95,9 @@ impl World {
             self.mark_nodes();
             self.place_pods();
             self.move_volumes();
+            let out = self.api.out_of_service(self.now);
             if round.is_multiple_of(COLLECTS) {
-                self.collect_pods();
+                self.api.delete_pods(|_, pod| out.contains(&pod.node));
             }
         }
         self.after(Span::from_secs(1), move |world| world.controllers(round + 1));
@@ -174,16 +179,5 @@ impl World {
         let machine = self.machines.iter().find(|m| m.name == attachment.node);
         node.ready == Ready::True
             && machine.is_some_and(|m| m.kubelet && !m.runs.values().any(|w| *w == attachment.workload))
-    }
-
-    fn collect_pods(&mut self) {
-        let out: Vec<NodeName> = self
-            .api
-            .nodes
-            .values()
-            .filter(|n| n.tainted() && n.ready != Ready::True)
-            .map(|n| n.name.clone())
-            .collect();
-        self.api.delete_pods(|_, pod| out.contains(&pod.node));
     }
 }

@@ -94,7 +94,7 @@ impl World {
             }
         };
         let step = if busy { STEP } else { self.calm_step };
-        self.on_machine(step, host, move |world| world.hearing_step(index, group));
+        self.on_clock(step, host, move |world| world.hearing_step(index, group));
     }
 
     /// Judges; whether anything is wrong.

@@ -34,7 +34,7 @@ pub(crate) async fn register(shared: &Shared, index: usize, machine: usize, boot
     let (node, id, key, address) = {
         let world = shared.world.borrow();
         let m = &world.machines[machine];
-        (m.name.clone(), m.id, m.key, m.address)
+        (world.machines[world.speaks_for(machine)].name.clone(), m.id, m.key, m.address)
     };
     let known = state.nodes.get(&node).and_then(|n| n.member.as_ref()).filter(|m| m.key == key);
     let (uid, by_token) = match known {
@@ -97,7 +97,7 @@ pub(crate) async fn slice(shared: &Shared, index: usize, machine: usize, have: u
     let Some(published) = shared.published(index) else { return Sliced::Refused };
     let (node, key) = {
         let world = shared.world.borrow();
-        (world.machines[machine].name.clone(), world.machines[machine].key)
+        (world.machines[world.speaks_for(machine)].name.clone(), world.machines[machine].key)
     };
     let member = published.state.nodes.get(&node).and_then(|n| n.member.as_ref());
     if member.is_none_or(|m| m.key != key && m.old_key != Some(key)) {
@@ -116,7 +116,10 @@ pub(crate) async fn goodbye(
     boot: BootId,
     (kind, seq): (GoodbyeKind, u64),
 ) -> bool {
-    let node = shared.world.borrow().machines[machine].name.clone();
+    let node = {
+        let world = shared.world.borrow();
+        world.machines[world.speaks_for(machine)].name.clone()
+    };
     let command = Command::Goodbye { node, boot, kind, seq };
     matches!(anywhere(shared, index, None, command).await, Ok(Outcome::Done | Outcome::Unchanged))
 }

@@ -128,10 +128,12 @@ impl World {
         let boot = BootId::from_bytes(self.draws.machines.bytes16());
         let now = self.now;
         let on = &mut self.machines[machine];
+        let (boot, booted) = on.odd.image.unwrap_or((boot, now));
         on.life += 1;
         on.condition = Condition::Runs;
         on.boot = Some(boot);
-        on.booted = now;
+        on.booted = booted;
+        on.drift.restart(now);
         on.disturbed = now;
         let name = on.name.clone();
         self.say(&format!("{name} runs boot {}", short(boot)));
@@ -167,9 +169,11 @@ impl World {
         if let Some(index) = self.site.replicas.iter().position(|host| *host == machine) {
             self.replica_ends(index, lost_power);
         }
+        let now = self.now;
         let on = &mut self.machines[machine];
         on.life += 1;
         on.condition = condition;
+        on.disturbed = now;
         on.boot = None;
         on.kubelet = false;
         on.runs.clear();

@@ -11,6 +11,8 @@ use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::slice::Slice;
 use coroner_shared::time::{Mono, Span};
 
+use super::drift::Drift;
+use super::odd::Oddities;
 use super::queue::Happening;
 use super::task::{Signal, TaskId};
 use super::world::Group;
@@ -59,9 +61,13 @@ pub(crate) struct Machine {
     pub(crate) sleeping: Vec<TaskId>,
     /// When our hand last turned it off, and in which boot.
     pub(crate) off_by_us: Option<(Mono, BootId)>,
-    /// How far its wall clock has been set forward since. Nothing but a planted bug looks at it.
-    pub(crate) wall: Span,
-    /// When it last booted, froze or went on.
+    /// How far its wall clock has been set forward since, or back, in milliseconds. Nothing but a planted bug looks at it.
+    pub(crate) wall: i64,
+    /// How its clock runs otherwise than the world's.
+    pub(crate) drift: Drift,
+    /// What is not true of it.
+    pub(crate) odd: Oddities,
+    /// When it last booted, went off, froze or went on.
     pub(crate) disturbed: Mono,
     /// The kubelet's rounds so far.
     pub(crate) rounds: u64,
@@ -84,8 +90,9 @@ pub(crate) struct AgentProcess {
 impl Machine {
     /// The host's own clock.
     pub(crate) fn host_time(&self, now: Mono) -> Mono {
-        let wall = if planted(Mutant::WallClock) { self.wall } else { Span::ZERO };
-        Mono::from_ms(now.since(self.booted).as_ms()) + wall
+        let wall = if planted(Mutant::WallClock) { self.wall } else { 0 };
+        let (shown, set) = (self.drift.read(now.since(self.booted), now), Span::from_ms(wall.unsigned_abs()));
+        if wall < 0 { shown.back(set) } else { shown + set }
     }
 
     /// Whether the life of that boot can still do anything, now or later.

@@ -3,8 +3,9 @@
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::phase::Confirmation;
 use coroner_arbiter_core::policy::Mode;
-use coroner_shared::id::NodeName;
+use coroner_shared::id::{IncidentId, NodeName, NodeUid};
 use coroner_shared::names::EXCLUDE_LABEL;
+use coroner_shared::time::Span;
 
 use super::world::World;
 
@@ -35,6 +36,22 @@ pub(crate) enum Act {
     ForeignTaint(usize),
     /// `coroner confirm-off`, by somebody who did not look.
     ConfirmUnseen(usize),
+    /// The same, of a machine that somebody hears: it must be refused.
+    ConfirmHeard(usize),
+    /// `coroner confirm-off` with the number of another incident.
+    ConfirmOther(usize),
+    /// `coroner fence` of a Node object that is no more.
+    FenceReplaced(usize),
+    /// `coroner fence` of a Node that never was.
+    FenceNobody,
+    /// `coroner repin`.
+    Repin(usize),
+    /// A second policy selects every node, or goes.
+    SecondPolicy(bool),
+    /// Every policy gets a value that cannot be meant, or a good one again.
+    BadPolicy(bool),
+    /// Somebody sets the level of rules.
+    SetLevel(u32),
 }
 
 // === impl World ===
@@ -42,13 +59,7 @@ pub(crate) enum Act {
 impl World {
     pub(crate) fn people(&mut self, act: &Act) {
         match *act {
-            Act::Mode(mode) => {
-                for policy in self.api.policies.values_mut() {
-                    policy.mode = mode;
-                    policy.hash = format!("{}-{mode:?}", policy.name);
-                }
-                self.settings_changed();
-            }
+            Act::Mode(_) | Act::SecondPolicy(_) | Act::BadPolicy(_) => self.change_policies(act),
             Act::Exclude(node, set) => self.change(node, |n| {
                 if set {
                     n.labels.insert(EXCLUDE_LABEL.to_owned(), "true".to_owned());
@@ -86,11 +97,39 @@ impl World {
             Act::Fence(_)
             | Act::ConfirmOff(_)
             | Act::ConfirmUnseen(_)
+            | Act::ConfirmHeard(_)
+            | Act::ConfirmOther(_)
+            | Act::FenceReplaced(_)
+            | Act::FenceNobody
+            | Act::Repin(_)
+            | Act::SetLevel(_)
             | Act::Pause(_)
             | Act::Resume(_)
             | Act::Return(_)
             | Act::ClearHeld(_) => self.ask_arbiter(act),
         }
+    }
+
+    fn change_policies(&mut self, act: &Act) {
+        if let Act::Mode(mode) = *act {
+            for policy in self.api.policies.values_mut() {
+                policy.mode = mode;
+                policy.hash = format!("{}-{mode:?}", policy.name);
+            }
+        } else if let Act::SecondPolicy(set) = *act {
+            if set {
+                let second = super::site::policy("second");
+                self.api.policies.insert(second.name.clone(), second);
+            } else {
+                self.api.policies.remove("second");
+            }
+        } else if let Act::BadPolicy(bad) = *act {
+            for policy in self.api.policies.values_mut() {
+                policy.hash = format!("{}-bad-{bad}", policy.name);
+                policy.brakes.deaths_per_day = if bad { 0 } else { 3 };
+            }
+        }
+        self.settings_changed();
     }
 
     fn change(&mut self, node: usize, change: impl FnOnce(&mut super::api::NodeObject)) {
@@ -106,7 +145,7 @@ impl World {
         self.api.pods.retain(|_, pod| pod.node != name);
         self.node_changed(&name);
         self.truth.cordoned_by_people.retain(|n| *n != name);
-        self.after(coroner_shared::time::Span::from_secs(2), move |world| {
+        self.after(Span::from_secs(2), move |world| {
             let uid = format!("uid-{node}-{}", world.api.uid());
             world.add_node(node, &uid);
             let name = world.machines[node].name.clone();
@@ -141,22 +180,30 @@ impl World {
                 let uid = self.api.nodes.get(&name(node))?.uid.clone();
                 Command::Order { node: name(node), uid, who, why }
             }
-            Act::ConfirmOff(node) | Act::ConfirmUnseen(node) => {
+            Act::ConfirmOff(node) | Act::ConfirmUnseen(node) | Act::ConfirmHeard(node) => {
                 // They went and looked, or did not.
-                let looked = matches!(act, Act::ConfirmOff(_));
-                if looked && self.machines[*node].has_power() {
+                let looked = matches!(act, Act::ConfirmOff(_)) && self.machines[*node].has_power();
+                let unheard = matches!(act, Act::ConfirmHeard(_)) && !self.is_surely_heard(*node);
+                if looked || unheard {
                     return None;
                 }
-                let (incident, record) = self.truth.state.open_incident(&name(node))?;
-                let confirmation = Confirmation {
-                    incident: incident.clone(),
-                    node: record.incarnation.node.clone(),
-                    boot: record.incarnation.boot,
-                    who,
-                    why,
-                };
+                Command::ConfirmOff { node: name(node), confirmation: self.confirms(*node)?, heard: true }
+            }
+            Act::ConfirmOther(node) => {
+                let incident = IncidentId::of(&name(node), u64::MAX);
+                let confirmation = Confirmation { incident, ..self.confirms(*node)? };
                 Command::ConfirmOff { node: name(node), confirmation, heard: true }
             }
+            Act::FenceReplaced(node) => {
+                let uid = NodeUid::new("uid-of-a-node-that-went").ok()?;
+                Command::Order { node: name(node), uid, who, why }
+            }
+            Act::FenceNobody => {
+                let (node, uid) = (NodeName::new("nobody").ok()?, NodeUid::new("uid-of-nobody").ok()?);
+                Command::Order { node, uid, who, why }
+            }
+            Act::Repin(node) => Command::Repin { node: name(node), who, why },
+            Act::SetLevel(level) => Command::SetLevel(*level),
             Act::Pause(node) => Command::Pause { node: node.as_ref().map(name), who, why },
             Act::Resume(node) => Command::Resume { node: node.as_ref().map(name), who, why },
             Act::Return(node) => Command::Return { node: name(node), who, why },
@@ -168,7 +215,33 @@ impl World {
             | Act::Uncordon(_)
             | Act::Recreate(_)
             | Act::TakeTaint(_)
+            | Act::SecondPolicy(_)
+            | Act::BadPolicy(_)
             | Act::ForeignTaint(_) => return None,
         })
+    }
+
+    /// What somebody confirms who looked at the open incident of that node.
+    fn confirms(&self, node: usize) -> Option<Confirmation> {
+        let (incident, record) = self.truth.state.open_incident(&self.machines[node].name)?;
+        Some(Confirmation {
+            incident: incident.clone(),
+            node: record.incarnation.node.clone(),
+            boot: record.incarnation.boot,
+            who: "a person".to_owned(),
+            why: "as they said".to_owned(),
+        })
+    }
+
+    /// Whether its present boot is heard by somebody whose word reaches the leader at once, and has been for a while.
+    fn is_surely_heard(&self, machine: usize) -> bool {
+        let long = Span::from_secs(3);
+        self.machines[machine].is_up()
+            && self.truth.hears(machine).any(|(receiver, hears)| {
+                receiver != machine
+                    && self.now.since(hears.last) < Span::from_ms(500)
+                    && hears.last.since(hears.since) > long
+                    && self.is_well_connected(receiver)
+            })
     }
 }

@@ -39,6 +39,12 @@ pub(crate) struct ReplicaHost {
     pub(crate) key: PublicKey,
     /// The disk while no process has it.
     pub(crate) disk: Option<MemoryStore>,
+    /// An older copy of the disk, for somebody to put back.
+    pub(crate) copy: Option<MemoryStore>,
+    /// The power goes while the next write is under way.
+    pub(crate) tears: bool,
+    /// The level it says it knows, where that is not this build's.
+    pub(crate) level: Option<u32>,
     pub(crate) process: Option<Box<Process>>,
     /// Its election time-out, in ticks.
     pub(crate) patience: usize,
@@ -197,18 +203,23 @@ impl World {
             process.last_tick = now;
         }
         self.turn(index);
-        self.on_machine(TICK, host, move |world| world.replica_ticks(index, group));
+        self.on_clock(TICK, host, move |world| world.replica_ticks(index, group));
     }
 
     /// Turns the replica, and does what comes out of it in the order of the arbiter's thread.
     pub(crate) fn turn(&mut self, index: usize) {
         let host = self.site.replicas[index];
         let now = self.machines[host].host_time(self.now);
+        let tears = self.replicas[index].tears;
         let Some(process) = self.replicas[index].process.as_deref_mut() else { return };
         let turn = match process.replica.turn() {
             Ok(turn) => turn,
             Err(fatal) => return self.replica_dies(index, &fatal),
         };
+        if tears && process.replica.store().unsynced() > 0 {
+            // Nothing of this turn has left the process.
+            return self.power_goes_in_a_write(index);
+        }
         let stall = process.replica.store_mut().take_stall();
         let advanced = process.published.applied != process.replica.applied();
         if let Some((role, term)) = turn.role {
@@ -449,11 +460,11 @@ async fn keep_time(shared: Shared, index: usize) {
             (world.replicas[index].id, machine.name.clone(), machine.address, world.replicas[index].key)
         };
         let own = published.state.replicas.get(&id);
-        let same = own.is_some_and(|r| {
-            r.host == host && r.address == address && r.key == key && r.level == apply::LEVEL
-        });
+        let level = shared.world.borrow().replicas[index].level.unwrap_or(apply::LEVEL);
+        let same =
+            own.is_some_and(|r| r.host == host && r.address == address && r.key == key && r.level == level);
         if !same {
-            let command = Command::ReplicaKnows { replica: id, host, address, key, level: apply::LEVEL };
+            let command = Command::ReplicaKnows { replica: id, host, address, key, level };
             if super::ingress::anywhere(&shared, index, None, command).await.is_err() {
                 shared.reactor.sleep(Span::from_secs(1)).await;
             }

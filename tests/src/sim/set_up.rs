@@ -64,7 +64,9 @@ impl World {
             missed: VecDeque::new(),
             sleeping: Vec::new(),
             off_by_us: None,
-            wall: Span::ZERO,
+            wall: 0,
+            drift: super::drift::Drift::default(),
+            odd: super::odd::Oddities::default(),
             disturbed: self.now,
             rounds: 0,
         });
@@ -132,6 +134,9 @@ impl World {
             key: key(2, index),
             disk: Some(MemoryStore::new()),
             process: None,
+            copy: None,
+            tears: false,
+            level: None,
             patience: 20 + 6 * index + spread,
         });
     }

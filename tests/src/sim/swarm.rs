@@ -1,11 +1,21 @@
 //! Seeds: each draws a site, what goes wrong in it, and when ("swarm testing": not every seed has every fault, so that
 //! none hides another). Then everything heals, and the invariants are asked whether all ends as it should.
+//!
+//! ```text
+//!   seed --+-- every 25th: a script --------------------------------------> heal, settle --> judged
+//!          +-- others: site, 1 to 3 classes --> heal, settle --+----------> judged
+//!                                                              +-- a third: a second act --> heal, settle --> judged
+//! ```
+//!
+//! A second act comes when the first is over and all is well again. It is drawn from a stream of its own, so that what
+//! is added to it changes no first act; and so are the scripts, which reach what chance reaches too seldom.
 
 use coroner_shared::time::{Mono, Span};
 
 use super::bmc::Traits;
 use super::chance::{Chance, Purpose};
 use super::classes;
+use super::scripts;
 use super::site::{BmcPlan, policy};
 use super::trouble::Trouble;
 use super::world::START;
@@ -21,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) until: Span,
     /// Names of the classes drawn, for coverage.
     pub(crate) classes: Vec<&'static str>,
+    /// What goes wrong once all is well again; its times begin then, and of its site nothing is taken.
+    pub(crate) second: Option<Box<Plan>>,
 }
 
 /// What came of a seed.
@@ -42,6 +54,8 @@ pub struct Outcome {
 
 /// After everything healed: at most so long until every node is Alive.
 const SETTLES: Span = Span::from_mins(30);
+/// So many of a hundred seeds have a second act.
+const SECOND_ACTS: u64 = 33;
 /// People look after what does not come back by itself, this often.
 const TENDS: Span = Span::from_mins(2);
 
@@ -72,23 +86,25 @@ pub fn tell_seed(seed: u64) -> Outcome {
         plan.site.nodes, plan.site.racks, plan.site.replicas
     );
     println!("classes: {}", plan.classes.join(", "));
+    if let Some(second) = &plan.second {
+        println!("second act: {}", second.classes.join(", "));
+    }
     let mut sim = Sim::aloud(plan.site.clone());
     play(&mut sim, plan)
 }
 
 fn play(sim: &mut Sim, plan: Plan) -> Outcome {
-    let Plan { site, troubles, until, classes } = plan;
-    {
-        let mut world = sim.shared.world.borrow_mut();
-        for class in classes {
-            world.coverage.reach(format!("seed class: {class}"));
+    let (site, second) = (plan.site.clone(), plan.second.clone());
+    act(sim, plan, START);
+    if let Some(second) = second {
+        let began = sim.shared.reactor.now();
+        {
+            let mut world = sim.shared.world.borrow_mut();
+            world.say("SECOND ACT");
+            world.truth.settled = false;
         }
-        for (at, trouble) in troubles {
-            world.at(START + at, move |world| world.begin(trouble));
-        }
+        act(sim, *second, began);
     }
-    sim.run_for(until);
-    sim.settle();
     sim.finish();
     Outcome {
         seed: site.seed,
@@ -98,6 +114,21 @@ fn play(sim: &mut Sim, plan: Plan) -> Outcome {
         nodes: site.nodes,
         simulated: sim.elapsed(),
     }
+}
+
+/// Plays what goes wrong, and lets everything heal.
+fn act(sim: &mut Sim, plan: Plan, began: Mono) {
+    {
+        let mut world = sim.shared.world.borrow_mut();
+        for class in plan.classes {
+            world.coverage.reach(format!("seed class: {class}"));
+        }
+        for (at, trouble) in plan.troubles {
+            world.at(began + at, move |world| world.begin(trouble));
+        }
+    }
+    sim.run_for(plan.until);
+    sim.settle();
 }
 
 // === impl Sim ===
@@ -149,11 +180,43 @@ impl Sim {
 impl Plan {
     /// What the seed draws.
     pub(crate) fn of(seed: u64) -> Self {
+        let mut later = Chance::new(seed, Purpose::Later);
+        if let Some(script) = scripts::of(seed, &mut later) {
+            return script;
+        }
+        let mut plan = Self::first_act(seed);
+        if later.percent(SECOND_ACTS) {
+            plan.second = Some(Box::new(plan.second_act(&mut later)));
+        }
+        plan
+    }
+
+    /// Nothing goes wrong there.
+    pub(crate) fn quiet(site: Site) -> Self {
+        Self { site, troubles: Vec::new(), until: Span::ZERO, classes: Vec::new(), second: None }
+    }
+
+    fn second_act(&self, chance: &mut Chance) -> Self {
+        let mut second = Self::quiet(self.site.clone());
+        let at = if chance.percent(50) { Span::from_secs(130) } else { Span::from_secs(5) };
+        classes::draw_later(&mut second, at, chance);
+        second.ends_after(chance);
+        second
+    }
+
+    /// In the order of time; and some time passes after the last.
+    pub(crate) fn ends_after(&mut self, chance: &mut Chance) {
+        self.troubles.sort_by_key(|(at, _)| *at);
+        let last = self.troubles.last().map_or(Span::ZERO, |(at, _)| *at);
+        self.until = last + chance.span(Span::from_secs(20), Span::from_secs(100));
+    }
+
+    fn first_act(seed: u64) -> Self {
         let mut chance = Chance::new(seed, Purpose::Site);
         let site = draw_site(seed, &mut chance);
         let mut chance = Chance::new(seed, Purpose::Faults);
         let warm = if site.cold { Span::from_secs(20) } else { Span::from_secs(135) };
-        let mut plan = Self { site, troubles: Vec::new(), until: Span::ZERO, classes: Vec::new() };
+        let mut plan = Self::quiet(site);
         if !plan.site.cold && chance.percent(15) {
             plan.until = classes::lone_death(&mut plan, warm, &mut chance);
             return plan;
@@ -283,4 +346,46 @@ fn swapped(uuid: &str) -> String {
     let text: Vec<String> =
         fields.iter().enumerate().map(|(n, f)| if n < 3 { turn(f) } else { (*f).to_owned() }).collect();
     text.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::sim::{classes, scripts};
+
+    /// How often each class is drawn by the first 2,000 seeds.
+    fn drawn() -> BTreeMap<&'static str, u32> {
+        let mut counts = BTreeMap::new();
+        for seed in 1..=2_000 {
+            let plan = Plan::of(seed);
+            *counts.entry("cold start").or_default() += u32::from(plan.site.cold);
+            let second = plan.second.iter().flat_map(|second| &second.classes);
+            for class in plan.classes.iter().chain(second) {
+                *counts.entry(*class).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// As often as the table in `classes` says.
+    #[test]
+    fn every_class_is_drawn_within_two_thousand_seeds() {
+        let counts = drawn();
+        for name in classes::names().chain(scripts::names()).chain(["cold start"]) {
+            let count = counts.get(name).copied().unwrap_or_default();
+            assert!(count >= 3, "{name}: {count} times; all: {counts:#?}");
+        }
+    }
+
+    #[test]
+    fn a_second_act_and_a_script_change_no_first_act() {
+        let scripts =
+            (1..=100).filter(|seed| scripts::of(*seed, &mut Chance::new(*seed, Purpose::Later)).is_some());
+        assert_eq!(scripts.collect::<Vec<_>>(), [24, 49, 74, 99]);
+        let (with, without) = (Plan::of(2), Plan::first_act(2));
+        assert_eq!(format!("{:?}", with.troubles), format!("{:?}", without.troubles));
+        assert!((1..40).any(|seed| Plan::of(seed).second.is_some()));
+    }
 }

@@ -30,8 +30,8 @@ pub(crate) enum Trouble {
     FreezeThenReboot { machine: usize, after: Span },
     /// Somebody powers a machine off and on again while it is being worked on.
     OffThenOn { machine: usize, after: Span },
-    /// A machine's wall clock is set forward.
-    ClockJump { machine: usize, by: Span },
+    /// A machine's wall clock is set forward, or back.
+    ClockJump { machine: usize, by: Span, back: bool },
     /// The agent's process is away for so long, with a goodbye or without.
     AgentAway { machine: usize, span: Span, goodbye: bool },
     /// The kubelet's.
@@ -70,6 +70,8 @@ pub(crate) enum Trouble {
     MustBeOver { machine: usize },
     /// What people do.
     People(super::people::Act),
+    /// What is not what it says, or forgets.
+    Odd(super::odd::Odd),
 }
 
 // === impl World ===
@@ -98,7 +100,7 @@ impl World {
                 self.power_off(machine, By::World);
                 self.after(after, move |world| world.power_on(machine, By::World));
             }
-            Trouble::ClockJump { machine, by } => self.machines[machine].wall += by,
+            Trouble::ClockJump { machine, by, back } => self.set_clock(machine, by, back),
             Trouble::AgentAway { machine, span, goodbye } => self.agent_away(machine, span, goodbye),
             Trouble::KubeletAway { machine, span } => {
                 self.machines[machine].kubelet = false;
@@ -138,6 +140,7 @@ impl World {
             Trouble::Replays { from, span } => self.replay(from, span),
             Trouble::MustBeOver { machine } => self.tell(&super::truth::Fact::Due { machine }),
             Trouble::People(act) => self.people(&act),
+            Trouble::Odd(odd) => self.begin_odd(odd),
         }
     }
 
@@ -259,7 +262,11 @@ impl World {
         }
     }
 
-    fn disk_of(&mut self, replica: usize, work: impl FnOnce(&mut coroner_arbiter_replica::MemoryStore)) {
+    pub(crate) fn disk_of(
+        &mut self,
+        replica: usize,
+        work: impl FnOnce(&mut coroner_arbiter_replica::MemoryStore),
+    ) {
         let host = &mut self.replicas[replica];
         match (&mut host.process, &mut host.disk) {
             (Some(process), _) => work(process.replica.store_mut()),
@@ -275,6 +282,7 @@ impl World {
         self.network.heal_all(now);
         self.api.down = false;
         self.api.held_pods.clear();
+        self.heal_odd();
         for bmc in &mut self.bmcs {
             bmc.dead = false;
             bmc.password_changed = false;
@@ -308,6 +316,9 @@ impl World {
                 | super::Condition::Frozen
                 | super::Condition::CrashKernel => {}
             }
+            if self.is_taken_for_over(machine) {
+                self.reboot(machine);
+            }
             if self.machines[machine].is_up() && self.machines[machine].agent.is_none() {
                 self.agent_starts(machine);
             }
@@ -324,9 +335,25 @@ impl World {
     }
 }
 
+impl World {
+    /// A clone registered a later boot with its key, so the boot that it runs counts as left, and only another one helps.
+    fn is_taken_for_over(&self, machine: usize) -> bool {
+        let on = &self.machines[machine];
+        let member = self.truth.state.nodes.get(&on.name).and_then(|node| node.member.as_ref());
+        on.is_up() && on.boot.is_some_and(|boot| member.is_some_and(|m| m.left_boots.contains(&boot)))
+    }
+}
+
 /// Both ways between some machines and everything else on the data network.
 pub(crate) fn isolation(hosts: &[usize]) -> Vec<Cut> {
-    let cut = |from: Ends, to: Ends| Cut { name: "isolated".to_owned(), from, to, flows: None, loss: 100 };
+    let cut = |from: Ends, to: Ends| Cut {
+        name: "isolated".to_owned(),
+        from,
+        to,
+        flows: None,
+        loss: 100,
+        longer_than: 0,
+    };
     let inside = || Ends::Hosts(hosts.to_vec());
     let outside = || Ends::NotHosts(hosts.to_vec());
     vec![
@@ -339,7 +366,7 @@ pub(crate) fn isolation(hosts: &[usize]) -> Vec<Cut> {
 
 /// One way, all flows or some, with that loss.
 pub(crate) fn one_way(from: Ends, to: Ends, flows: Option<Vec<Flow>>, loss: u64) -> Vec<Cut> {
-    vec![Cut { name: "one way".to_owned(), from, to, flows, loss }]
+    vec![Cut { name: "one way".to_owned(), from, to, flows, loss, longer_than: 0 }]
 }
 
 impl World {
@@ -350,6 +377,12 @@ impl World {
         let state = self.truth.state.clone();
         if state.pause.is_some() {
             self.people(&Act::Resume(None));
+        }
+        if self.api.policies.contains_key("second") {
+            self.people(&Act::SecondPolicy(false));
+        }
+        if self.api.policies.values().any(|p| p.brakes.deaths_per_day == 0) {
+            self.people(&Act::BadPolicy(false));
         }
         if self.api.policies.values().any(|p| p.mode == Mode::Observe) {
             self.people(&Act::Mode(Mode::Enforce));

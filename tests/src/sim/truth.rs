@@ -102,6 +102,15 @@ impl Truth {
         }
     }
 
+    /// A fresh group begins with an empty log.
+    pub(crate) fn forget_log(&mut self) {
+        self.state = State::default();
+        self.index = 0;
+        self.entries.clear();
+        self.leaders.clear();
+        self.looks.clear();
+    }
+
     /// Entries committed so far.
     pub(crate) fn entries(&self) -> u64 {
         self.entries.len() as u64
@@ -242,15 +251,19 @@ impl World {
         let host = self.site.replicas[leader];
         let (from, to) = (End::Host(receiver), End::Host(host));
         let on = &self.machines[receiver];
+        let good = |from, to, flow| {
+            self.network.is_whole(from, to, flow) && self.network.is_calm(self.now, (from, to), flow, FOR)
+        };
         let whole = [Flow::Report, Flow::Replica]
             .into_iter()
-            .all(|flow| self.network.is_whole(from, to, flow) && self.network.is_whole(to, from, flow));
+            .all(|flow| good(from, to, flow) && good(to, from, flow));
         on.is_up()
             && on.agent.is_some()
+            && on.odd.is_none()
             && whole
             && self.network.weather.loss == 0
             && self.network.weather.corrupt == 0
-            && self.now.since(self.network.changed) > FOR
+            && self.network.bursts.is_none()
             && self.now.since(on.disturbed) > FOR
             && self.now.since(self.machines[host].disturbed) > FOR
     }

@@ -82,6 +82,7 @@ pub(crate) struct Draws {
     pub(crate) machines: Chance,
     pub(crate) bmcs: Chance,
     pub(crate) replicas: Chance,
+    pub(crate) odd: Chance,
 }
 
 /// Happenings that wait for a frozen machine; the rest is lost, as in a full socket.
@@ -106,6 +107,7 @@ impl World {
                 machines: Chance::new(seed, Purpose::Machines),
                 bmcs: Chance::new(seed, Purpose::Bmcs),
                 replicas: Chance::new(seed, Purpose::Replicas),
+                odd: Chance::new(seed, Purpose::Odd),
             },
             trace,
             truth: Truth::new(&site),
@@ -136,6 +138,12 @@ impl World {
     pub(crate) fn on_machine(&mut self, span: Span, machine: usize, what: impl FnOnce(&mut Self) + 'static) {
         let life = self.machines[machine].life;
         self.after(span, move |world| world.happens_on(machine, life, Box::new(what)));
+    }
+
+    /// The same for what waits by the machine's own clock.
+    pub(crate) fn on_clock(&mut self, span: Span, machine: usize, what: impl FnOnce(&mut Self) + 'static) {
+        let span = self.machines[machine].drift.passes_in(span);
+        self.on_machine(span, machine, what);
     }
 
     fn happens_on(&mut self, machine: usize, life: u64, what: Happening) {

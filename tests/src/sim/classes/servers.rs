@@ -139,7 +139,10 @@ pub(super) fn weather(plan: &mut Plan, at: Span, chance: &mut Chance) {
 pub(super) fn clocks(plan: &mut Plan, at: Span, chance: &mut Chance) {
     for machine in plan.site.replicas.clone() {
         let by = chance.span(Span::from_ms(200), Span::from_secs(40));
-        plan.put(at + chance.span(Span::ZERO, Span::from_secs(20)), Trouble::ClockJump { machine, by });
+        plan.put(
+            at + chance.span(Span::ZERO, Span::from_secs(20)),
+            Trouble::ClockJump { machine, by, back: false },
+        );
     }
     let machine = plan.machine(chance);
     let span = chance.span(Span::from_ms(800), Span::from_secs(60));
