@@ -6,6 +6,7 @@
 //! | what | why no run need reach it |
 //! |---|---|
 //! | `ProvenOff -> Alive`, `Releasing -> Fencing` | the life that was proven off is heard, and nothing was sent: a BMC or a person was wrong |
+//! | `Alive -> Returning` | a fresh group meets the Node in the same entry: `incident: Orphaned` stands for it |
 //! | `Releasing -> Held` | another machine between the commit of a release and its taint, some 50 ms |
 //! | hold `Brake(Pace)` | it only waits, unless a storm is on |
 //! | hold `Goodbye` | a planned silence waits and holds nothing |
@@ -32,7 +33,6 @@ pub struct Coverage {
 pub const MUST: &[&str] = &[
     "edge: Alive -> Condemned",
     "edge: Alive -> Held",
-    "edge: Alive -> Returning",
     "edge: Condemned -> Alive",
     "edge: Condemned -> Fencing",
     "edge: Condemned -> Held",
