@@ -155,7 +155,8 @@ impl Writer {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let what = "write Ready=Unknown";
         let patch = as_patch(subject, what, patch)?;
-        let result = self.nodes.patch_status(subject.node.as_str(), &params, &patch).await;
+        let (nodes, node) = (self.nodes.clone(), subject.node.clone());
+        let result = whole(async move { nodes.patch_status(node.as_str(), &params, &patch).await }).await;
         result.map(|_| ()).map_err(|e| patch_error(subject, what, e))
     }
 
@@ -242,11 +243,9 @@ impl Writer {
     ) -> Result<(), WriteError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = as_patch(subject, what, patch)?;
-        self.nodes
-            .patch(subject.node.as_str(), &params, &patch)
-            .await
-            .map(|_| ())
-            .map_err(|e| patch_error(subject, what, e))
+        let (nodes, node) = (self.nodes.clone(), subject.node.clone());
+        let answer = whole(async move { nodes.patch(node.as_str(), &params, &patch).await }).await;
+        answer.map(|_| ()).map_err(|e| patch_error(subject, what, e))
     }
 
     async fn pods_of(&self, subject: &Subject) -> Result<Vec<Pod>, WriteError> {
@@ -322,6 +321,17 @@ fn api(subject: &Subject, what: &'static str, source: kube::Error) -> WriteError
     WriteError::Api { what, node: subject.node.clone(), source: Box::new(source) }
 }
 
+/// Does all of a write, even if who asked for it stops waiting. A request that is dropped is cut off on the wire; the API
+/// server may carry it out nevertheless, and then nobody can tell from its log who wrote what.
+async fn whole<T: Send + 'static>(write: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(write).await.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The runtime ends, and this future with it.
+        Err(Err(_)) => std::future::pending().await,
+    }
+}
+
 fn as_patch(subject: &Subject, what: &'static str, operations: Vec<Value>) -> Result<Patch<()>, WriteError> {
     let patch = patches::json_patch(operations).map_err(kube::Error::SerdeError);
     patch.map(Patch::Json).map_err(|e| api(subject, what, e))
@@ -344,6 +354,20 @@ mod tests {
 
     fn pod(value: Value) -> Pod {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_write_goes_to_its_end_when_nobody_waits_for_it_any_more() {
+        let (go, gate) = tokio::sync::oneshot::channel::<()>();
+        let (done, written) = tokio::sync::oneshot::channel();
+        let write = whole(async move {
+            let _ = gate.await;
+            let _ = done.send(());
+        });
+        let cancelled = tokio::time::timeout(std::time::Duration::from_millis(20), write).await;
+        assert!(cancelled.is_err());
+        go.send(()).unwrap();
+        written.await.unwrap();
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub fn read(path: &Path, clock: &Clock) -> Result<Vec<Tainted>> {
 #[derive(Default)]
 struct Reader {
     written: Vec<Written>,
+    /// Taints bound to a boot whose request ended without an answer: the API server may have carried it out.
+    unanswered: Vec<Tainted>,
 }
 
 /// A Node as a request left it.
@@ -80,6 +82,13 @@ impl Reader {
         let entry: Value = serde_json::from_str(line).context("understand a line of the audit log")?;
         let (object, answer) = (&entry["objectRef"], &entry["responseObject"]);
         let tried = entry["requestURI"].as_str().is_some_and(|uri| uri.contains("dryRun="));
+        let failed = entry["responseStatus"]["code"].as_u64().is_some_and(|code| code >= 500);
+        if let (Some(node), Some(_), false, true) =
+            (object["name"].as_str(), tested_boot(&entry["requestObject"]), tried, failed)
+        {
+            self.unanswered.push(Self::tainted(&entry, node, clock)?);
+            return Ok(());
+        }
         let carried_out = !tried && entry["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
         let (Some(node), true) = (object["name"].as_str(), carried_out && answer["kind"] == "Node") else {
             return Ok(());
@@ -113,14 +122,18 @@ impl Reader {
         })
     }
 
-    /// Each taint when it came, in the order of the writes.
+    /// Each taint when it came, in the order of the writes. One that first shows in a write that is bound to no boot is
+    /// that of an unanswered request before it, if there is one: controllers write all taints of a Node, ours with theirs.
     fn appeared(mut self) -> Vec<Tainted> {
         self.written.sort_by_key(|written| written.version);
         let mut carries: BTreeMap<String, bool> = BTreeMap::new();
         let mut appeared = Vec::new();
-        for Written { node, carries: now, .. } in self.written {
+        for Written { node, carries: now, .. } in std::mem::take(&mut self.written) {
             let before = carries.insert(node, now.is_some()).unwrap_or(false);
-            appeared.extend(now.filter(|_| !before));
+            let Some(now) = now.filter(|_| !before) else { continue };
+            let earlier = |u: &&Tainted| u.node == now.node && u.received <= now.received;
+            let unanswered = self.unanswered.iter().rfind(earlier).filter(|_| !now.bound);
+            appeared.push(unanswered.cloned().unwrap_or(now));
         }
         appeared
     }
@@ -156,6 +169,27 @@ mod tests {
             "stageTimestamp": format!("1970-01-01T00:00:{second:02}.000500Z"),
         });
         format!("{entry}\n")
+    }
+
+    fn found(log: &[String]) -> Vec<Tainted> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        std::fs::write(&path, log.concat()).unwrap();
+        read(&path, &Clock::new(vec![Sample { t: 0, wall: 0 }])).unwrap()
+    }
+
+    #[test]
+    fn a_write_without_an_answer_that_shows_in_the_next_one_is_who_wrote_it() {
+        let ours = json!([{ "key": OUT_OF_SERVICE, "effect": "NoExecute" }]);
+        let tested = json!([{ "op": "test", "path": "/status/nodeInfo/bootID", "value": "tested" }]);
+        let cut_off = entry(1, 504, &tested, &json!([])).replace("\"Node\"", "\"Status\"");
+        let controllers = entry(2, 200, &json!({}), &ours).replace("coroner-arbiter", "node-controller");
+        let both = found(&[cut_off.clone(), controllers.clone()]);
+        assert_eq!(both.len(), 1);
+        assert!((both[0].bound, both[0].boot_id.as_str()) == (true, "tested"), "{both:?}");
+        assert!(!found(std::slice::from_ref(&controllers))[0].bound, "nobody of ours wrote before");
+        let too_late = cut_off.replace("00:01", "00:03");
+        assert!(!found(&[too_late, controllers])[0].bound);
     }
 
     #[test]
