@@ -26,6 +26,8 @@ pub(crate) struct Packet {
     pub(crate) message: Message,
     /// Sent again by somebody who recorded it.
     pub(crate) replayed: bool,
+    /// Whether the beacon in it, if there is one, speaks of its sender.
+    pub(crate) fits: bool,
 }
 
 /// Signs beacons with the key itself in place of a signature.
@@ -149,7 +151,7 @@ impl World {
                 };
                 let key = self.machines[machine].key;
                 let message = self.as_it_says(machine, message);
-                let packet = Rc::new(Packet { sender, key, message, replayed: false });
+                let packet = Rc::new(Packet::new(sender, key, message));
                 self.record(machine, &packet, &to);
                 for address in to {
                     self.send(End::Host(machine), address, &packet);
@@ -206,7 +208,7 @@ impl World {
                     Input::Unverified { from: ip }
                 }
             }
-            Some(known) if !corrupt && is_whose_it_says(packet, &known.key) => {
+            Some(known) if !corrupt && packet.is_signed_by(&known.key) => {
                 if matches!(packet.message, Message::Beacon(_) | Message::ProbeReply { .. })
                     && !packet.replayed
                 {
@@ -228,8 +230,8 @@ impl World {
             HostPath::Ping => Flow::Ping,
         };
         let (here, host) = (End::Host(machine), End::Host(target));
-        let there = self.network.datagram(self.now, (here, host), flow, PROBE_BYTES).into_iter().next();
-        let back = self.network.datagram(self.now, (host, here), flow, PROBE_BYTES).into_iter().next();
+        let there = self.network.datagram(self.now, (here, host), flow, PROBE_BYTES).next();
+        let back = self.network.datagram(self.now, (host, here), flow, PROBE_BYTES).next();
         let start = self.machines[machine].agent.as_ref().map(|p| p.start);
         let answered = move |world: &mut World, answer: Answer| {
             if world.machines[machine].agent.as_ref().map(|p| p.start) == start {
@@ -260,15 +262,30 @@ impl World {
     }
 }
 
-/// A beacon's own signature counts; everything else is signed as a whole, and a beacon in it as well.
-fn is_whose_it_says(packet: &Packet, known: &PublicKey) -> bool {
-    if let Message::Beacon(signed) | Message::ProbeReply { beacon: signed, .. } = &packet.message {
-        let speaks = signed.claims().is_ok_and(|beacon| Sender::Node(beacon.node) == packet.sender);
-        if !speaks || !signed_by(signed, known) {
-            return false;
+// === impl Packet ===
+
+impl Packet {
+    pub(crate) fn new(sender: Sender, key: PublicKey, message: Message) -> Self {
+        let mut packet = Self { sender, key, message, replayed: false, fits: true };
+        // It is read once here, and not by each who gets it.
+        if let Some(signed) = packet.beacon() {
+            packet.fits = signed.claims().is_ok_and(|beacon| Sender::Node(beacon.node) == packet.sender);
         }
+        packet
     }
-    matches!(packet.message, Message::Beacon(_)) || packet.key == *known
+
+    fn beacon(&self) -> Option<&SignedBeacon> {
+        if let Message::Beacon(signed) | Message::ProbeReply { beacon: signed, .. } = &self.message {
+            return Some(signed);
+        }
+        None
+    }
+
+    /// A beacon's own signature counts; everything else is signed as a whole, and a beacon in it as well.
+    fn is_signed_by(&self, known: &PublicKey) -> bool {
+        let beacon = self.beacon().is_none_or(|signed| self.fits && signed_by(signed, known));
+        beacon && (matches!(self.message, Message::Beacon(_)) || self.key == *known)
+    }
 }
 
 fn reply_port(sender: &Sender) -> u16 {

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::observers;
 use coroner_arbiter_core::policy::select::rules_for;
+use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::witness::checked::{CheckedAnswer, CheckedBatch, Proven};
 use coroner_arbiter_replica::Role;
 use coroner_shared::beacon::GoodbyeKind;
-use coroner_shared::id::BootId;
+use coroner_shared::id::{BootId, NodeName};
 use coroner_shared::names::PORT_PEER;
 use coroner_shared::slice::Slice;
 use coroner_shared::time::Span;
@@ -62,21 +63,12 @@ pub(crate) async fn register(shared: &Shared, index: usize, machine: usize, boot
 }
 
 /// The token's node, as the API server gives it.
-async fn review(
-    shared: &Shared,
-    index: usize,
-    node: &coroner_shared::id::NodeName,
-) -> Option<coroner_shared::id::NodeUid> {
+async fn review(shared: &Shared, index: usize, node: &NodeName) -> Option<coroner_shared::id::NodeUid> {
     let node = node.clone();
     shared.api(index, move |world| world.api.nodes.get(&node).map(|n| n.uid.clone())).await.ok()?
 }
 
-async fn slice_of(
-    shared: &Shared,
-    index: usize,
-    node: &coroner_shared::id::NodeName,
-    have: Option<u64>,
-) -> Option<Slice> {
+async fn slice_of(shared: &Shared, index: usize, node: &NodeName, have: Option<u64>) -> Option<Slice> {
     loop {
         let (state, signal) = {
             let world = shared.world.borrow();
@@ -85,12 +77,17 @@ async fn slice_of(
         };
         let seen = signal.version();
         let cluster = shared.world.borrow().site.cluster;
-        let slice = observers::slice_for(&state, cluster, node);
-        if let Some(slice) = slice.filter(|s| have.is_none_or(|have| s.version != have)) {
+        let changed = have.is_none() || slice_version(&state, node) != have;
+        if changed && let Some(slice) = observers::slice_for(&state, cluster, node) {
             return Some(slice);
         }
         signal.after(seen).await;
     }
+}
+
+/// What [`observers::slice_for`] would give as the version, without a slice.
+fn slice_version(state: &State, node: &NodeName) -> Option<u64> {
+    state.observers.seat(node).map(|seat| state.observers.slice_version(seat))
 }
 
 pub(crate) async fn slice(shared: &Shared, index: usize, machine: usize, have: u64) -> Sliced {
@@ -191,7 +188,6 @@ impl World {
     pub(crate) fn replica_receives(&mut self, machine: usize, source: usize, packet: &Packet) {
         let Some(index) = self.site.replicas.iter().position(|host| *host == machine) else { return };
         let now = self.machines[machine].host_time(self.now);
-        let cluster = self.site.cluster;
         let ip = self.machines[source].address;
         let Some(process) = self.replicas[index].process.as_deref_mut() else { return };
         let state = std::sync::Arc::clone(&process.published.state);
@@ -208,7 +204,7 @@ impl World {
         let answer = match &packet.message {
             Message::Status(status) => {
                 let Ok(beacon) = Proven::verify_by(&status.beacon, member, &signed_by) else { return };
-                let slice = observers::slice_for(&state, cluster, name).map_or(0, |s| s.version);
+                let slice = slice_version(&state, name).unwrap_or(0);
                 process.witness.beacon(now, &beacon, Some(ip));
                 process.witness.status(now, uid, status, &beacon);
                 if !packet.replayed {
@@ -243,7 +239,7 @@ impl World {
     pub(crate) fn replica_says(&mut self, index: usize, to: SocketAddr, message: Message) {
         let host = self.site.replicas[index];
         let (id, key) = (self.replicas[index].id, self.replicas[index].key);
-        let packet = Rc::new(Packet { sender: Sender::Replica(id), key, message, replayed: false });
+        let packet = Rc::new(Packet::new(Sender::Replica(id), key, message));
         self.send(End::Host(host), to, &packet);
     }
 }

@@ -40,8 +40,7 @@ impl World {
             let sender = self.machines[machine].agent.as_ref().and_then(|p| p.agent.sender());
             let key = self.machines[machine].key;
             if let Some((sender @ Sender::Node(_), _)) = sender {
-                let packet =
-                    Rc::new(Packet { sender, key, message: Message::Reports(batch), replayed: false });
+                let packet = Rc::new(Packet::new(sender, key, Message::Reports(batch)));
                 for replica in self.site.replicas.clone() {
                     let to = SocketAddr::new(self.machines[replica].address, PORT_REPORT);
                     self.send(End::Host(machine), to, &packet);

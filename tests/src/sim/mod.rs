@@ -177,8 +177,8 @@ impl Sim {
         let mut world = self.shared.world.borrow_mut();
         world.now = next;
         if queued == Some(next) {
-            if let Some(what) = world.queue.pop() {
-                what(&mut world);
+            if let Some((life, what)) = world.queue.pop() {
+                world.happens(life, what);
             }
         } else {
             drop(world);

@@ -225,19 +225,29 @@ impl Network {
     }
 
     /// A datagram of so many bytes: none, one or two arrivals.
-    pub(crate) fn datagram(&mut self, now: Mono, ends: (End, End), flow: Flow, bytes: usize) -> Vec<Passage> {
+    pub(crate) fn datagram(
+        &mut self,
+        now: Mono,
+        ends: (End, End),
+        flow: Flow,
+        bytes: usize,
+    ) -> impl Iterator<Item = Passage> + use<> {
         let (from, to) = ends;
         let loss = self.loss_of(from, to, flow, bytes).max(self.weather.loss);
-        if from != to && (self.chance.percent(loss) || self.in_a_burst(now, ends)) {
-            return Vec::new();
+        let copies = if from != to && (self.chance.percent(loss) || self.in_a_burst(now, ends)) {
+            0
+        } else if self.chance.percent(self.weather.duplicate) {
+            2
+        } else {
+            1
+        };
+        let mut arrivals = [None; 2];
+        for arrival in arrivals.iter_mut().take(copies) {
+            let after = self.one_way();
+            let corrupt = from != to && self.chance.percent(self.weather.corrupt);
+            *arrival = Some(Passage { after, corrupt });
         }
-        let copies = if self.chance.percent(self.weather.duplicate) { 2 } else { 1 };
-        (0..copies)
-            .map(|_| Passage {
-                after: self.one_way(),
-                corrupt: from != to && self.chance.percent(self.weather.corrupt),
-            })
-            .collect()
+        arrivals.into_iter().flatten()
     }
 
     /// Whether that way is in a bad time.
@@ -285,7 +295,9 @@ mod tests {
         let mut network = Network::new(Chance::new(1, Purpose::Network));
         network.cut(Mono::default(), cut);
         let way = (End::Host(0), End::Host(1));
-        (0..100).filter(|_| !network.datagram(Mono::default(), way, Flow::Peer, bytes).is_empty()).count()
+        (0..100)
+            .filter(|_| network.datagram(Mono::default(), way, Flow::Peer, bytes).next().is_some())
+            .count()
     }
 
     fn cut(longer_than: usize) -> Cut {
@@ -312,7 +324,7 @@ mod tests {
         network.storms_in_bursts(Mono::default(), Some((Span::from_secs(1), Span::from_secs(1))));
         let way = (End::Host(0), End::Host(1));
         let passes: Vec<bool> = (0..2_000)
-            .map(|n| !network.datagram(Mono::from_ms(10 * n), way, Flow::Peer, 0).is_empty())
+            .map(|n| network.datagram(Mono::from_ms(10 * n), way, Flow::Peer, 0).next().is_some())
             .collect();
         let turns = passes.windows(2).filter(|pair| pair[0] != pair[1]).count();
         let lost = passes.iter().filter(|passed| !**passed).count();

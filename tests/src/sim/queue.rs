@@ -10,9 +10,13 @@ use super::world::World;
 /// Something that will happen.
 pub(crate) type Happening = Box<dyn FnOnce(&mut World)>;
 
+/// A machine's life: what was planned in it does not happen in a later one.
+pub(crate) type Life = (usize, u64);
+
 struct Due {
     at: Mono,
     number: u64,
+    life: Option<Life>,
     what: Happening,
 }
 
@@ -26,17 +30,17 @@ pub(crate) struct Queue {
 // === impl Queue ===
 
 impl Queue {
-    pub(crate) fn push(&mut self, at: Mono, what: Happening) {
+    pub(crate) fn push(&mut self, at: Mono, life: Option<Life>, what: Happening) {
         self.count += 1;
-        self.heap.push(Due { at, number: self.count, what });
+        self.heap.push(Due { at, number: self.count, life, what });
     }
 
     pub(crate) fn next_at(&self) -> Option<Mono> {
         self.heap.peek().map(|due| due.at)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Happening> {
-        self.heap.pop().map(|due| due.what)
+    pub(crate) fn pop(&mut self) -> Option<(Option<Life>, Happening)> {
+        self.heap.pop().map(|due| (due.life, due.what))
     }
 
     /// Happenings so far.

@@ -16,7 +16,7 @@ use super::coverage::Coverage;
 use super::machine::{Condition, Machine};
 use super::network::Network;
 use super::process::ReplicaHost;
-use super::queue::{Happening, Queue};
+use super::queue::{Happening, Life, Queue};
 use super::site::Site;
 use super::task::{Reactor, TaskId, Work};
 use super::trace::Trace;
@@ -126,7 +126,7 @@ impl World {
 
     /// Something happens at that time.
     pub(crate) fn at(&mut self, at: Mono, what: impl FnOnce(&mut Self) + 'static) {
-        self.queue.push(at.max(self.now), Box::new(what));
+        self.queue.push(at.max(self.now), None, Box::new(what));
     }
 
     /// Something happens after that time.
@@ -137,7 +137,15 @@ impl World {
     /// Something happens on a machine, if the same life of it still runs then; later, if it is frozen.
     pub(crate) fn on_machine(&mut self, span: Span, machine: usize, what: impl FnOnce(&mut Self) + 'static) {
         let life = self.machines[machine].life;
-        self.after(span, move |world| world.happens_on(machine, life, Box::new(what)));
+        self.queue.push(self.now + span, Some((machine, life)), Box::new(what));
+    }
+
+    /// It is time for it.
+    pub(crate) fn happens(&mut self, life: Option<Life>, what: Happening) {
+        match life {
+            Some((machine, life)) => self.happens_on(machine, life, what),
+            None => what(self),
+        }
     }
 
     /// The same for what waits by the machine's own clock.

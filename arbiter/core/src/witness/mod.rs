@@ -226,9 +226,10 @@ impl Witness {
         for book in self.books.values_mut() {
             book.probes.retain(|_, p| self.attention.age(now, p.told) <= PROBES_KEPT);
         }
-        let listed = || self.books.iter().filter(|(n, b)| awaited(n) || !b.is_calm(now, &self.attention));
-        let nodes = listed().map(|(name, b)| b.summary(name, now, &self.attention)).collect();
-        let observers: BTreeSet<&NodeName> = listed().flat_map(|(_, b)| b.edges.keys()).collect();
+        let tells = |(n, b): &(&NodeName, &Book)| awaited(n) || !b.is_calm(now, &self.attention);
+        let listed: Vec<(&NodeName, &Book)> = self.books.iter().filter(tells).collect();
+        let nodes = listed.iter().map(|(name, b)| b.summary(name, now, &self.attention)).collect();
+        let observers: BTreeSet<&NodeName> = listed.iter().flat_map(|(_, b)| b.edges.keys()).collect();
         let age = |stamp| self.attention.age(now, stamp);
         let reporters = observers
             .into_iter()

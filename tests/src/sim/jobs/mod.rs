@@ -15,6 +15,7 @@ use coroner_arbiter_core::jobs::{self, Job, JobKey};
 use coroner_arbiter_replica::Role;
 use coroner_shared::time::{Mono, Span};
 
+use super::process::Published;
 use super::task::{Signal, TaskId};
 use super::world::{Group, Shared, World};
 
@@ -27,6 +28,8 @@ const ROUND: Span = Span::from_ms(250);
 pub(crate) struct Running {
     jobs: BTreeMap<JobKey, Under>,
     ended: BTreeMap<JobKey, Mono>,
+    /// What the state asked for when it was looked at last, and how far the log was applied then.
+    wanted: Option<(u64, Rc<BTreeMap<JobKey, Job>>)>,
 }
 
 struct Under {
@@ -40,6 +43,21 @@ struct Under {
 pub(crate) struct Cancel {
     pub(crate) wanted: Rc<Cell<bool>>,
     pub(crate) changed: Signal,
+}
+
+// === impl Running ===
+
+impl Running {
+    /// What the state asks for; it follows from the state alone, so it is found anew only when that has changed.
+    fn wanted(&mut self, published: &Published) -> Rc<BTreeMap<JobKey, Job>> {
+        if let Some((_, wanted)) = self.wanted.as_ref().filter(|(at, _)| *at == published.applied) {
+            return Rc::clone(wanted);
+        }
+        let wanted: Rc<BTreeMap<JobKey, Job>> =
+            Rc::new(jobs::jobs(&published.state).into_iter().map(|job| (job.key(), job)).collect());
+        self.wanted = Some((published.applied, Rc::clone(&wanted)));
+        wanted
+    }
 }
 
 // === impl World ===
@@ -63,11 +81,7 @@ impl World {
         if !leads && process.running.jobs.is_empty() {
             return;
         }
-        let wanted: BTreeMap<JobKey, Job> = if leads {
-            jobs::jobs(&process.published.state).into_iter().map(|job| (job.key(), job)).collect()
-        } else {
-            BTreeMap::new()
-        };
+        let wanted = if leads { process.running.wanted(&process.published) } else { Rc::default() };
         let group = process.group;
         let mut over = Vec::new();
         process.running.jobs.retain(|key, under| {
@@ -84,10 +98,11 @@ impl World {
         });
         process.running.ended.retain(|_, at| now.since(*at) < AGAIN);
         let fresh: Vec<(JobKey, Job)> = wanted
-            .into_iter()
+            .iter()
             .filter(|(key, _)| {
                 !process.running.jobs.contains_key(key) && !process.running.ended.contains_key(key)
             })
+            .map(|(key, job)| (key.clone(), job.clone()))
             .collect();
         self.killed_tasks.extend(over);
         for (key, job) in fresh {
