@@ -118,4 +118,7 @@ tests! {
     a_deposed_leader_answers_no_reads
     an_overloaded_host_accuses_nobody
     loss_makes_nobody_flap
+    liars_fewer_than_a_verdict_needs_condemn_nobody
+    a_clone_that_spoke_for_a_node_does_not_have_it_killed
+    a_replica_put_back_from_a_copy_ends_by_name_and_decides_nothing
 }

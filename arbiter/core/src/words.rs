@@ -107,7 +107,10 @@ pub fn hold_advice(why: &HeldReason) -> &'static str {
         | HeldReason::BmcUnclear(_)
         | HeldReason::NotSeenYet
         | HeldReason::TwoNodes => CONFIRM,
-        HeldReason::KubeletAlive => "Look at the agent on that node.",
+        HeldReason::KubeletAlive => {
+            "Look at the agent on that node. If its registration is refused as BootLeft, a clone spoke for it: take the clone \
+             away and reboot the node."
+        }
         HeldReason::ArbiterBlind => "Look at the arbiter's network.",
         HeldReason::Paused { .. } => "End the pause with `coroner resume`.",
         HeldReason::Brake(which) => brake_advice(*which),

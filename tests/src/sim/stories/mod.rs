@@ -8,6 +8,7 @@
 //! That stories can fail is shown by planted bugs: see the table in `tests/README.md`.
 
 mod ceph;
+mod false_ones;
 mod fences;
 mod medik8s;
 mod others;
@@ -39,7 +40,7 @@ pub struct Story {
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Story> {
-    [ceph::ALL, medik8s::ALL, fences::ALL, power::ALL, signs::ALL, waits::ALL, others::ALL]
+    [ceph::ALL, medik8s::ALL, fences::ALL, power::ALL, signs::ALL, waits::ALL, others::ALL, false_ones::ALL]
         .into_iter()
         .flatten()
 }

@@ -59,7 +59,8 @@ impl Refuses for FactRefusal {
                 "BootLeft",
                 "this boot id was left before, and a boot never comes back",
                 "The registration in force stays.",
-                "Look for a cloned or restored machine; machines that resume from a memory image belong in Observe.",
+                "Look for a cloned or restored machine and take it away, then reboot the right one. Machines that resume from a \
+                 memory image belong in Observe.",
             ),
             Self::OldKeyAlive => said(
                 "OldKeyAlive",
