@@ -239,7 +239,8 @@ impl Judge {
             let heard = silence < rules.beacons.suspect;
             let domain = scene.state().observers.seat(name).map_or("", |s| &s.domain);
             let observers = scene.observers(name, silence);
-            desk.met = !heard && Quorum::count(&observers, domain, &rules).is_met();
+            let members = scene.state().members();
+            desk.met = !heard && Quorum::count(&observers, domain, members, &rules).is_met();
             if heard {
                 desk.correlated = None;
             }

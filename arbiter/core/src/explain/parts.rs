@@ -33,10 +33,16 @@ pub(super) fn observers(view: &View, rules: &Rules) -> Vec<String> {
     } else {
         count(quorum.domains, "other failure domain")
     };
+    let there = view.observers.len();
+    let few = if there < quorum.due {
+        format!(" Among {} members it should have {}.", view.members, count(quorum.due, "observer"))
+    } else {
+        String::new()
+    };
     let mut said = vec![format!(
-        "{} of its {} that may accuse are silent about it, from {domains}; {} from {} are needed.",
+        "{} of its {} that may accuse are silent about it, from {domains}; {} from {} are needed.{few}",
         quorum.silent.len(),
-        count(view.observers.len(), "observer"),
+        count(there, "observer"),
         quorum.needed,
         quorum.domains_needed
     )];

@@ -30,7 +30,8 @@ victim counts as dead: its machine is off (class FoundOff).
 The last sign of life that anybody holds is of 10.00s before (replica 2, beacon 5 of boot \
 01010101-0101-0101-0101-010101010101). It is heard while that is younger than 1.25s; silent with its BMC on it is dead \
 after 8.00s.
-1 of its 3 observers that may accuse are silent about it, from 1 other failure domain; 3 from 1 are needed.
+1 of its 3 observers that may accuse are silent about it, from 1 other failure domain; 6 from 1 are needed. \
+Among 20 members it should have 8 observers.
 Observer o0 (r1) has not heard it for 10.00s.
 Observer o1 (r0) said that it hears it, 9.00s before.
 Observer o2 (r1) has not heard it for 10.00s, and may not accuse: others hear at least half of those it calls silent: it \

@@ -85,10 +85,12 @@ fn six_of_eight_observers_must_be_silent() {
 
 #[test]
 fn three_quarters_are_rounded_up_for_every_k() {
-    for (k, needed) in [(1, 1), (2, 2), (3, 3), (4, 3), (5, 4), (6, 5), (7, 6), (8, 6), (9, 7)] {
+    assert_eq!(crate::verdict::silent_needed(1), 1);
+    for (k, needed) in [(2, 2), (3, 3), (4, 3), (5, 4), (6, 5), (7, 6), (8, 6), (9, 7)] {
         assert_eq!(crate::verdict::silent_needed(k), needed, "k = {k}");
         let with = |silent: usize| {
             move |v: &mut View| {
+                v.members = u32::try_from(k + 1).unwrap();
                 v.observers = (0..k).map(|i| observer(i, &format!("r{}", i + 1))).collect();
                 not_counted(v, k - silent);
             }
@@ -97,6 +99,32 @@ fn three_quarters_are_rounded_up_for_every_k() {
         check(Held(H::TooFewObservers), with(needed - 1));
     }
     check(Held(H::TooFewObservers), |v| v.observers.clear());
+}
+
+#[test]
+fn observers_that_are_out_of_service_do_not_lower_what_is_needed() {
+    // Members, observers that are there (all silent), and whether they are enough: H counts from k = min(8, N - 1).
+    for (members, there, enough) in [
+        (3, 1, false),
+        (4, 2, false),
+        (5, 1, false),
+        (5, 2, false),
+        (5, 3, true),
+        (6, 3, false),
+        (6, 4, true),
+        (7, 4, false),
+        (7, 5, true),
+        (9, 5, false),
+        (9, 6, true),
+        (200, 5, false),
+        (200, 6, true),
+    ] {
+        let verdict = if enough { Dead } else { Held(H::TooFewObservers) };
+        check(verdict, |v| {
+            v.members = members;
+            v.observers = (0..there).map(|i| observer(i, &format!("r{}", i + 1))).collect();
+        });
+    }
 }
 
 #[test]
@@ -184,7 +212,7 @@ fn without_another_domain_hosts_are_counted() {
     };
     assert_eq!(quorum(|v| domains(v, ["r0"; 8])), (true, 8, 3, 8, 6));
     assert_eq!(quorum(|_| {}), (false, 3, 3, 8, 6));
-    assert_eq!(quorum(|v| v.observers.truncate(1)), (true, 1, 1, 1, 1));
+    assert_eq!(quorum(|v| v.observers.truncate(1)), (true, 1, 1, 1, 6));
 }
 
 #[test]
