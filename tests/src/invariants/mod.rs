@@ -15,7 +15,7 @@
 //! | proofs keep the table | three Offs of one machine over the span of their row, the last over a new session | `table.rs` | design 4, table |
 //! | edges have causes | re-fence only by the same boot heard, answers only of their attempt, no way out of a storm unheard | `edges.rs` | design 2b |
 //! | no command without a look | a linearizable look at most 500 ms before a power-off leaves | `looked.rs` | design 2, the last look |
-//! | the taint falls on a machine that is off | no power when it is written, but for the second of a last read | `off_at_taint.rs` | design 4, last read |
+//! | the taint falls on a machine that is off | no power when it is written, but for the second of a last read, and for what a cached BMC cannot show | `off_at_taint.rs` | design 4, last read |
 //! | the floor holds | machines down by our hand, by the page's formula | `floor.rs` | design 3, brakes |
 //! | one leader per term | no two replicas lead in one term | `sim/truth.rs` | Raft |
 //! | reads are linearizable | a read shows everything that was committed before it was asked for | `sim/truth.rs` | design 2, the last look |

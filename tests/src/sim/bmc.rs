@@ -133,9 +133,14 @@ impl Bmc {
         if self.traits.says_powering && self.powering_off.is_some_and(|until| now < until) {
             return Power::PoweringOff;
         }
+        if self.is_on_in_its_cache(now) { Power::On } else { Power::Off }
+    }
+
+    /// The power as it last took it down, which is now where it keeps none.
+    pub(crate) fn is_on_in_its_cache(&self, now: Mono) -> bool {
         let seen = now.back(self.traits.cached);
         let on = self.history.iter().rev().find(|(at, _)| *at <= seen).or(self.history.first());
-        if on.is_some_and(|(_, on)| *on) { Power::On } else { Power::Off }
+        on.is_some_and(|(_, on)| *on)
     }
 
     /// The machine's power changed.

@@ -40,7 +40,7 @@
 mod acts;
 mod agents;
 mod api;
-mod bmc;
+pub(crate) mod bmc;
 mod chance;
 mod classes;
 mod cluster;
