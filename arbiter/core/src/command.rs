@@ -146,7 +146,7 @@ pub enum Command {
         seq: u64,
     },
     /// A proof of life that matters: to an open incident, to a standing goodbye, to a `WouldCondemn` that was said, to
-    /// `silent_before_enforce` or `in_storm`.
+    /// `in_storm`, or to a node that was not heard since its policy became Enforce.
     Heard {
         /// Who.
         node: NodeName,

@@ -77,10 +77,8 @@ pub struct Node {
     pub deaths: VecDeque<Mono>,
     /// `RepeatOffender` until a person clears it.
     pub repeat_offender: bool,
-    /// Whether, and since when, a policy in Enforce speaks for it.
+    /// Whether a policy in Enforce speaks for it, and whether it was heard since one does.
     pub enforced: Enforced,
-    /// Silent already when its policy became Enforce, until heard or cleared.
-    pub silent_before_enforce: bool,
     /// Caught in a storm: held until heard, found off or ordered.
     pub in_storm: bool,
     /// Failure domain that counts, with the one before and until when both count.
@@ -103,16 +101,19 @@ pub struct Node {
     pub alarms: BTreeMap<String, String>,
 }
 
-/// Since when a policy in Enforce speaks for a node: a silence that began before is `SilentBeforeEnforce`.
+/// Whether a policy in Enforce speaks for a node: a silence that began before is `SilentBeforeEnforce`.
+///
+/// What tells before from after is a sign of life in the log. Times cannot: log time stands still while nothing happens,
+/// what passes around a change of leader is in no entry, and ages leave out the pauses of those who count them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Enforced {
     /// None does.
     #[default]
     Observe,
-    /// Since this log time.
-    Since(Mono),
-    /// One does, and a person said that the silence may be acted on although it began before.
+    /// One does, and the node was not heard since: a silence is not acted on unasked.
+    Unheard,
+    /// One does, and the node was heard since, or a person said that its silence may be acted on.
     Cleared,
 }
 
@@ -317,7 +318,6 @@ impl Node {
             deaths: VecDeque::new(),
             repeat_offender: false,
             enforced: Enforced::Observe,
-            silent_before_enforce: false,
             in_storm: false,
             domain: crate::domain::of_host(name),
             domain_before: None,
@@ -329,6 +329,11 @@ impl Node {
             paged: BTreeMap::new(),
             alarms: BTreeMap::new(),
         }
+    }
+
+    /// Whether it waits, held, for somebody to say that a silence from before Enforce may be acted on.
+    pub fn is_silent_before_enforce(&self) -> bool {
+        self.enforced == Enforced::Unheard && matches!(self.phase, Phase::Held { .. })
     }
 
     /// The life that its registration speaks of, where the host has an identity.

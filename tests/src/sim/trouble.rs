@@ -394,7 +394,7 @@ impl World {
                 self.people(&Act::Resume(Some(machine)));
             }
             self.people(&Act::Exclude(machine, false));
-            if node.repeat_offender || node.silent_before_enforce {
+            if node.repeat_offender || node.is_silent_before_enforce() {
                 self.people(&Act::ClearHeld(machine));
             }
         }

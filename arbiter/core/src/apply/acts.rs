@@ -41,15 +41,15 @@ pub(crate) fn resume(state: &mut State, node: Option<&NodeName>) -> Outcome {
 pub(crate) fn clear_held(state: &mut State, at: At<'_>, name: &NodeName, who: &str, why: &str) -> Outcome {
     let Some(node) = state.nodes.get_mut(name) else { return ActRefusal::UnknownNode.refuse(name) };
     let repeats = node.repeat_offender || held_as_repeat_offender(node);
-    if !repeats && !node.silent_before_enforce {
+    let silent_before = node.is_silent_before_enforce();
+    if !repeats && !silent_before {
         return ActRefusal::NothingToClear.refuse(name);
     }
     if repeats {
         node.repeat_offender = false;
         node.deaths.clear();
     }
-    if node.silent_before_enforce {
-        node.silent_before_enforce = false;
+    if silent_before {
         node.enforced = Enforced::Cleared;
     }
     if let Some(id) = node.phase.incident().cloned() {

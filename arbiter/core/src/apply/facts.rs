@@ -165,14 +165,13 @@ fn note_all_enforced(state: &mut State) {
     }
 }
 
-/// Notes since when a policy in Enforce speaks for a node; what was silent before is not acted on unasked.
+/// Notes whether a policy in Enforce speaks for a node; what was silent before is not acted on unasked.
 fn note_enforced(state: &mut State, name: &NodeName) {
-    let now = state.now;
     let enforced = enforcing(state, name).is_some();
     let Some(node) = state.nodes.get_mut(name) else { return };
     node.enforced = match (enforced, node.enforced) {
         (false, _) => Enforced::Observe,
-        (true, Enforced::Observe) => Enforced::Since(now),
-        (true, was @ (Enforced::Since(_) | Enforced::Cleared)) => was,
+        (true, Enforced::Observe) => Enforced::Unheard,
+        (true, was @ (Enforced::Unheard | Enforced::Cleared)) => was,
     };
 }

@@ -15,7 +15,7 @@ use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 
 use super::refusal::{HoldRefusal, Refuses};
-use super::{At, ledger, settle, signs};
+use super::{At, ledger, settle};
 use crate::brake::{self, Asking, Stage};
 use crate::command::{Outcome, Refusal};
 use crate::evidence::{BrakeCounts, Decided, LookedAt};
@@ -24,7 +24,7 @@ use crate::phase::{Brake, EvidenceClass, HeldReason, Phase};
 use crate::policy::select::{Selected, enforcing, policy_for, rules_for};
 use crate::state::{Enforced, Node, State};
 use crate::verdict::verdict;
-use crate::view::{Pending, Verdict, View};
+use crate::view::{Verdict, View};
 
 /// A hold changes at most once in this time.
 pub(crate) const HOLD_CHANGE: Span = Span::from_secs(5);
@@ -67,8 +67,8 @@ pub fn decide(state: &State, view: &View) -> Decision {
         | Phase::Released { .. } => return Decision::Stay,
     };
     let decision = match verdict(view, &rules_for(state, &view.node)) {
-        Verdict::Pending(pending) => match held {
-            Some(why) if stands_on(state, node, &view.node, why, &pending) => Decision::Stay,
+        Verdict::Pending(_) => match held {
+            Some(why) if stands_on(state, node, &view.node, why) => Decision::Stay,
             Some(_) => Decision::Alive,
             None => Decision::Stay,
         },
@@ -82,14 +82,15 @@ pub fn decide(state: &State, view: &View) -> Decision {
 }
 
 /// Whether a hold outlasts a view that decides nothing.
-fn stands_on(state: &State, node: &Node, name: &NodeName, why: &HeldReason, pending: &Pending) -> bool {
+fn stands_on(state: &State, node: &Node, name: &NodeName, why: &HeldReason) -> bool {
     match why {
         // A person must say which machine this is.
         HeldReason::MachineChanged { .. } => {
             matches!(permit::fenceable(state, name), Err(HeldReason::MachineChanged { .. }))
         }
-        HeldReason::SilentBeforeEnforce => node.silent_before_enforce && *pending != Pending::Heard,
-        HeldReason::Brake(Brake::Storm) => node.in_storm && *pending != Pending::Heard,
+        // `Heard` ends these, not a view: what a view takes for a sign of life may be a claim, or look young for a pause.
+        HeldReason::SilentBeforeEnforce => node.enforced == Enforced::Unheard,
+        HeldReason::Brake(Brake::Storm) => node.in_storm,
         HeldReason::TooFewObservers
         | HeldReason::HostAnswersOnly
         | HeldReason::NetworkPartial
@@ -146,7 +147,7 @@ fn dead(state: &State, node: &Node, view: &View, class: EvidenceClass, held: boo
             (true, Selected::None | Selected::One(_)) => Decision::Hold(HeldReason::Observe),
         };
     }
-    if node.silent_before_enforce || silent_before_enforce(state, node, view) {
+    if node.enforced == Enforced::Unheard {
         return Decision::Hold(HeldReason::SilentBeforeEnforce);
     }
     if let Some(why) = settle::forbids(state, name, &class) {
@@ -168,17 +169,6 @@ fn dead(state: &State, node: &Node, view: &View, class: EvidenceClass, held: boo
             Decision::Wait(HoldRefusal::Brake(Brake::Pace, left).about(name.as_str()))
         }
         Err(brake) => Decision::Hold(HeldReason::Brake(brake)),
-    }
-}
-
-/// Whether the silence began before a policy in Enforce spoke for the node. Log time runs no faster than the clock, so
-/// this errs towards holding.
-fn silent_before_enforce(state: &State, node: &Node, view: &View) -> bool {
-    let Enforced::Since(since) = node.enforced else { return false };
-    let enforced_for = state.now.since(since);
-    match &view.last_sign {
-        Some(sign) => sign.age >= enforced_for,
-        None => view.group_age >= enforced_for,
     }
 }
 
@@ -212,7 +202,6 @@ fn take(state: &mut State, at: At<'_>, view: &View, decision: Decision, before: 
         Decision::Stay => Outcome::Unchanged,
         Decision::Wait(refusal) => Outcome::Refused(refusal),
         Decision::Alive => {
-            signs_of_view(state, view);
             ledger::end(state, at, name, "HoldEnded", "nothing holds it any more");
             Outcome::Done
         }
@@ -263,7 +252,6 @@ fn hold(state: &mut State, at: At<'_>, view: &View, why: HeldReason, before: Bra
     let observes = matches!(why, HeldReason::Observe | HeldReason::PolicyConflict(_));
     let observed = if observes { class_of(&looked_at) } else { None };
     if let Some(node) = state.nodes.get_mut(name) {
-        node.silent_before_enforce |= why == HeldReason::SilentBeforeEnforce;
         node.in_storm |= stormy && !planted(Mutant::StormFrees);
         if observed.is_some() {
             node.would_condemn_said = Some(view.incarnation.boot);
@@ -316,15 +304,6 @@ fn would_condemn(
     ledger::note(state, at, &id, "WouldCondemn", class.word());
     ledger::close(state, at, &id, "Observed", "nothing is done in Observe");
     Outcome::Done
-}
-
-/// A view of a node that is heard clears what it was reproached with.
-fn signs_of_view(state: &mut State, view: &View) {
-    if verdict(view, &rules_for(state, &view.node)) == Verdict::Pending(Pending::Heard) {
-        let beacon = view.last_sign.as_ref().and_then(|sign| sign.beacon);
-        let after_goodbye = state.nodes.get(&view.node).is_some_and(|n| signs::is_after_goodbye(n, beacon));
-        signs::is_well(state, &view.node, after_goodbye);
-    }
 }
 
 /// Remembers that a storm was seen.

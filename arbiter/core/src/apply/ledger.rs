@@ -208,7 +208,6 @@ pub(crate) fn decide(state: &mut State, id: &IncidentId, name: &NodeName, policy
     if node.deaths.len() > DEATHS_MAX {
         node.deaths.pop_front();
     }
-    node.silent_before_enforce = false;
     node.in_storm = false;
     for domain in brake::domains_of(node, now) {
         let decisions = state.brakes.by_domain.entry(domain.to_owned()).or_default();

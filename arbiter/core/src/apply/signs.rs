@@ -7,19 +7,22 @@ use super::{At, ledger};
 use crate::command::Outcome;
 use crate::phase::{EvidenceClass, LastReadFailed, Phase};
 use crate::policy::select::rules_for;
-use crate::state::{Node, State};
+use crate::state::{Enforced, Node, State};
 
 /// Forgets everything that a node is reproached with only until it is heard; a goodbye only if the sign was given after
 /// it. Answers whether anything was forgotten.
 pub(crate) fn is_well(state: &mut State, name: &NodeName, after_goodbye: bool) -> bool {
     let Some(node) = state.nodes.get_mut(name) else { return false };
     let ends = after_goodbye && node.goodbye.is_some();
-    let was = ends || node.would_condemn_said.is_some() || node.silent_before_enforce || node.in_storm;
+    let was =
+        ends || node.would_condemn_said.is_some() || node.enforced == Enforced::Unheard || node.in_storm;
     if ends {
         node.goodbye = None;
     }
     node.would_condemn_said = None;
-    node.silent_before_enforce = false;
+    if node.enforced == Enforced::Unheard {
+        node.enforced = Enforced::Cleared;
+    }
     node.in_storm = false;
     was
 }

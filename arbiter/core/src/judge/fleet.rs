@@ -129,7 +129,7 @@ fn is_unexplained(scene: &Scene<'_>, name: &NodeName) -> bool {
 fn is_partial(scene: &Scene<'_>, name: &NodeName) -> bool {
     let observers = scene.state().observers.of(name);
     let claims = observers.iter().filter_map(|o| scene.pooled.edge(o, name).hears_ago);
-    let proven = scene.pooled.last_proof(name).map(|(_, _, ago)| ago);
+    let proven = scene.pooled.last_proof(name).map(|held| held.ago);
     let Some(heard) = claims.chain(proven).min().filter(|ago| *ago <= HEARD) else { return false };
     let later = scene.rules(name).beacons.suspect;
     observers

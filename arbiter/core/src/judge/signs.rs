@@ -18,8 +18,9 @@ use super::scene::{HEARD, Scene};
 use super::views;
 use crate::command::Command;
 use crate::phase::Phase;
-use crate::state::Node;
+use crate::state::{Enforced, Node};
 use crate::view::BmcRead;
+use crate::witness::pool::HeldProof;
 use crate::witness::summary::Source;
 
 /// While nothing comes of it a sign is told again after this.
@@ -28,6 +29,8 @@ const AGAIN: Span = Span::from_secs(1);
 const HEARD_EVERY: Span = Span::from_secs(5);
 /// An old key that did not speak for so long speaks for the host no longer.
 const OLD_KEY_SILENT: Span = Span::from_secs(60);
+/// So many nodes are said to be heard since Enforce in one step: a fleet's first policy does not fill the log at once.
+const UNHEARD_PER_STEP: usize = 64;
 /// Off must have been read for so long when a beacon comes, to contradict it: a beacon may be on its way for a moment.
 const OFF_BEFORE_BEACON: Span = Span::from_secs(3);
 
@@ -35,6 +38,8 @@ const OFF_BEFORE_BEACON: Span = Span::from_secs(3);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signs {
     told: BTreeMap<(NodeName, Told), Mono>,
+    /// When this leader first saw that a node was not heard since Enforce: only a sign that came after counts as since.
+    unheard: BTreeMap<NodeName, Mono>,
     old_keys: BTreeMap<NodeName, (PublicKey, Mono)>,
 }
 
@@ -56,14 +61,41 @@ impl Signs {
         self.told.retain(|(name, _), at| {
             scene.node(name).is_some() && scene.now.since(*at) < HEARD_EVERY.times(2)
         });
+        self.unheard.retain(|name, _| scene.node(name).is_some_and(|n| n.enforced == Enforced::Unheard));
         let mut commands = Vec::new();
+        let mut unheard = 0;
         for (name, node) in &scene.state().nodes {
             if scene.state().observers.seat(name).is_none() {
                 continue;
             }
             commands.extend(self.of(scene, name, node, settled));
+            if unheard < UNHEARD_PER_STEP
+                && let Some(heard) = self.heard_since_enforce(scene, name, node)
+            {
+                commands.push(heard);
+                unheard += 1;
+            }
         }
         commands
+    }
+
+    /// A node whose policy enforces is heard for the first time since: from then on its silence may be acted on.
+    fn heard_since_enforce(&mut self, scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<Command> {
+        if node.enforced != Enforced::Unheard || waits_for_life(node) {
+            return None;
+        }
+        let since = *self.unheard.entry(name.clone()).or_insert(scene.now);
+        let boot = node.member.as_ref()?.boot;
+        let held = scene.pooled.newest_of_any(name)?;
+        let young = held.clock_ago < scene.rules(name).beacons.suspect;
+        let since_then = at_most(scene, name, &held) < scene.now.since(since);
+        let counts = young && since_then && held.source.boot().is_none_or(|of| of == boot);
+        let seq = held.source.beacon().map_or(0, |(_, seq)| seq);
+        (counts && self.may(scene.now, name, Told::Heard, AGAIN)).then(|| Command::Heard {
+            node: name.clone(),
+            boot,
+            seq,
+        })
     }
 
     fn of(&mut self, scene: &Scene<'_>, name: &NodeName, node: &Node, settled: bool) -> Vec<Command> {
@@ -133,18 +165,25 @@ impl Signs {
 
 /// Whether Off has been read for long enough before the newest beacon.
 pub(super) fn is_off_while_heard(scene: &Scene<'_>, name: &NodeName) -> bool {
-    let (Some(off_for), Some((_, source, ago))) = (off_for(scene, name), scene.pooled.last_proof(name))
-    else {
+    let (Some(off_for), Some(held)) = (off_for(scene, name), scene.pooled.newest_of_any(name)) else {
         return false;
     };
-    let ago = match source {
-        Source::Beacon { .. } | Source::Brought { .. } | Source::Registration { .. } => ago,
-        // Heard within S of the letter.
-        Source::Calm => ago + scene.rules(name).beacons.suspect,
-        // A replica's traffic names no machine.
-        Source::ReplicaTraffic => return false,
-    };
-    ago <= HEARD && off_for >= ago + OFF_BEFORE_BEACON
+    // A replica's traffic names no machine.
+    let names_it = *held.source != Source::ReplicaTraffic;
+    let ago = at_most(scene, name, &held);
+    names_it && ago <= HEARD && off_for >= ago + OFF_BEFORE_BEACON
+}
+
+/// How long ago by the clock the sign itself may have been: a letter that does not list a node says that it was heard
+/// within S of it.
+fn at_most(scene: &Scene<'_>, name: &NodeName, held: &HeldProof<'_>) -> Span {
+    match held.source {
+        Source::Calm => held.clock_ago + scene.rules(name).beacons.suspect,
+        Source::Beacon { .. }
+        | Source::Brought { .. }
+        | Source::Registration { .. }
+        | Source::ReplicaTraffic => held.clock_ago,
+    }
 }
 
 /// For how long by now some replica has read nothing but Off, twice at least and just now.
@@ -172,11 +211,7 @@ fn waits_for_life(node: &Node) -> bool {
         | Phase::Released { .. } => true,
         Phase::Alive | Phase::Held { .. } | Phase::Returning { .. } => false,
     };
-    incident
-        || node.goodbye.is_some()
-        || node.silent_before_enforce
-        || node.in_storm
-        || node.would_condemn_said.is_some()
+    incident || node.goodbye.is_some() || node.in_storm || node.would_condemn_said.is_some()
 }
 
 fn every(node: &Node) -> Span {
@@ -189,7 +224,7 @@ fn heard(scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<(BootId, u64
     let boot = node.member.as_ref()?.boot;
     let young = scene.rules(name).beacons.suspect;
     if let Some(proof) = scene.pooled.newest_proof(name)
-        && proof.ago < young
+        && proof.clock_ago < young
         && proof.source.boot() == Some(boot)
         && !is_of_the_goodbye(scene, name, proof.source.beacon())
     {
@@ -203,8 +238,8 @@ fn heard(scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<(BootId, u64
         | Phase::Released { .. }
         | Phase::Returning { .. } => false,
     };
-    let (_, source, ago) = scene.pooled.last_proof(name)?;
-    let counts = unnamed_will_do && ago < young && source.boot().is_none();
+    let held = scene.pooled.newest_of_any(name)?;
+    let counts = unnamed_will_do && held.clock_ago < young && held.source.boot().is_none();
     (counts && !is_of_the_goodbye(scene, name, None)).then_some((boot, 0))
 }
 
@@ -227,5 +262,5 @@ fn lease_moved(scene: &Scene<'_>, name: &NodeName, node: &Node) -> bool {
     };
     let young = scene.rules(name).beacons.suspect;
     let changed = scene.sight.leases.leases.get(name).and_then(|l| l.changed);
-    matters && changed.is_some_and(|at| scene.age(at) < young)
+    matters && changed.is_some_and(|at| scene.now.since(at) < young)
 }

@@ -122,9 +122,9 @@ impl Book {
         }
     }
 
-    /// Heard within S by this replica, accused by nobody, and nothing else to tell.
+    /// Heard within S by this replica, by the clock; accused by nobody, and nothing else to tell.
     pub(super) fn is_calm(&self, now: Mono, attention: &Attention) -> bool {
-        let heard = self.hearing.latest().is_some_and(|at| attention.age(now, at) <= self.suspect);
+        let heard = self.hearing.latest().is_some_and(|at| now.since(at) <= self.suspect);
         heard
             && !self.edges.values().any(|e| e.matters(|stamp| attention.age(now, stamp)))
             && self.hearing.health == HealthSummary::GOOD
@@ -146,9 +146,9 @@ impl Book {
             .chain(brought)
             .chain(registered)
             .chain(traffic)
-            .map(|(source, at)| Proof { source, ago: age(at) })
+            .map(|(source, at)| Proof { source, ago: age(at), clock_ago: now.since(at) })
             .collect();
-        let edges = self.edges.iter().map(|(o, e)| edge_summary(o, e, &age)).collect();
+        let edges = self.edges.iter().map(|(o, e)| edge_summary(o, e, now, &age)).collect();
         let probes = self
             .probes
             .iter()
@@ -173,7 +173,7 @@ impl Book {
 
 // === helpers ===
 
-fn edge_summary(observer: &NodeName, edge: &Edge, age: &impl Fn(Mono) -> Span) -> EdgeSummary {
+fn edge_summary(observer: &NodeName, edge: &Edge, now: Mono, age: &impl Fn(Mono) -> Span) -> EdgeSummary {
     EdgeSummary {
         observer: observer.clone(),
         number: edge.number,
@@ -181,6 +181,8 @@ fn edge_summary(observer: &NodeName, edge: &Edge, age: &impl Fn(Mono) -> Span) -
             silent: age(s.since),
             last: s.last,
             told_ago: age(s.told),
+            clock_silent: now.since(s.since),
+            clock_told_ago: now.since(s.told),
         }),
         hears_ago: edge.hears.map(age),
         heard_once: edge.heard_once,

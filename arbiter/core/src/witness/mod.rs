@@ -304,7 +304,6 @@ impl Witness {
 fn is_awaited(node: &Node) -> bool {
     !matches!(node.phase, Phase::Alive)
         || node.goodbye.is_some()
-        || node.silent_before_enforce
         || node.in_storm
         || node.would_condemn_said.is_some()
         || node.member.as_ref().is_some_and(|m| m.old_key.is_some())

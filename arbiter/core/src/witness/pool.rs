@@ -20,7 +20,7 @@ use coroner_shared::time::{Mono, Span};
 
 use super::attention::{Attention, Tick};
 use super::reports::STANDS_FOR;
-use super::summary::{EdgeSummary, NodeSummary, Proof, ReporterSummary, SilenceSummary, Source, Summary};
+use super::summary::{EdgeSummary, NodeSummary, ReporterSummary, SilenceSummary, Source, Summary};
 use crate::state::State;
 use crate::view::Sign;
 
@@ -53,6 +53,19 @@ pub struct Pooled<'a> {
     pub(super) pool: &'a Pool,
     pub(super) now: Mono,
     pub(super) state: &'a State,
+}
+
+/// A proof of life, and which replica holds it; ages as of now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldProof<'a> {
+    /// Which.
+    pub replica: ReplicaId,
+    /// How it came.
+    pub source: &'a Source,
+    /// Its age less the pauses of who holds it, and of the leader.
+    pub ago: Span,
+    /// Its age by the clock.
+    pub clock_ago: Span,
 }
 
 /// What one observer says of one subject, over all replicas.
@@ -109,9 +122,10 @@ impl Pool {
         Pooled { pool: self, now, state }
     }
 
-    /// The latest sign of life of a node that anybody holds: for last looks and for people.
+    /// The latest sign of life of a node that anybody holds, its age by the clock: for last looks, which ask what came
+    /// after something, and for people.
     pub fn last_sign(&self, now: Mono, state: &State, node: &NodeName) -> Option<Sign> {
-        Pooled { pool: self, now, state }.last_sign(node)
+        self.at(now, state).last_sign_by_clock(node)
     }
 
     /// Whether any replica holds a proof of life of a node at most this old.
@@ -128,18 +142,34 @@ impl Pool {
 // === impl Pooled ===
 
 impl<'a> Pooled<'a> {
-    /// The latest sign of life that anybody holds, counted or not.
+    /// The latest sign of life that anybody holds, counted or not, less pauses: what silence is counted from.
     pub fn last_sign(&self, node: &'a NodeName) -> Option<Sign> {
-        let proof = self.last_proof(node).map(|(replica, source, age)| Sign {
+        let claimed = |s: &SilenceSummary, letter: &Letter| self.older(s.silent, letter);
+        self.sign(node, self.last_proof(node).map(|held| (held, held.ago)), claimed)
+    }
+
+    /// The same by the clock.
+    fn last_sign_by_clock(&self, node: &'a NodeName) -> Option<Sign> {
+        let claimed = |s: &SilenceSummary, letter: &Letter| s.clock_silent + self.clock_age(letter);
+        self.sign(node, self.newest_of_any(node).map(|held| (held, held.clock_ago)), claimed)
+    }
+
+    fn sign(
+        &self,
+        node: &'a NodeName,
+        proof: Option<(HeldProof<'a>, Span)>,
+        claimed: impl Fn(&SilenceSummary, &Letter) -> Span,
+    ) -> Option<Sign> {
+        let proof = proof.map(|(held, age)| Sign {
             age,
-            held_by: holder(replica, source),
-            beacon: source.beacon(),
+            held_by: holder(held.replica, held.source),
+            beacon: held.source.beacon(),
         });
         let claims = self.state.observers.of(node).iter().filter_map(|observer| {
             let (edge, letter) = self.newest_edge(observer, node)?;
             let silence = edge.silence?;
             let last = silence.last.filter(|(boot, _)| !self.is_left(node, boot))?;
-            Some((self.older(silence.silent, letter), observer, last))
+            Some((claimed(&silence, letter), observer, last))
         });
         let claim = claims.min_by_key(|(age, _, _)| *age).map(|(age, observer, last)| Sign {
             age,
@@ -149,20 +179,30 @@ impl<'a> Pooled<'a> {
         proof.into_iter().chain(claim).min_by_key(|sign| sign.age)
     }
 
-    /// The newest proof of life that names a boot.
-    pub fn newest_proof(&self, node: &'a NodeName) -> Option<Proof> {
-        let named = self.proofs(node).filter(|(_, source, _)| source.boot().is_some());
-        named.min_by_key(|(_, _, ago)| *ago).map(|(_, source, ago)| Proof { source: source.clone(), ago })
+    /// The newest proof of life by the clock that names a boot.
+    pub fn newest_proof(&self, node: &'a NodeName) -> Option<HeldProof<'a>> {
+        self.proofs(node).filter(|held| held.source.boot().is_some()).min_by_key(|held| held.clock_ago)
     }
 
-    /// The newest proof of life of any kind, and which replica holds it.
-    pub fn last_proof(&self, node: &'a NodeName) -> Option<(ReplicaId, &'a Source, Span)> {
-        self.proofs(node).min_by_key(|(_, _, ago)| *ago)
+    /// The newest proof of life of any kind by the clock: what shows that somebody lives.
+    pub fn newest_of_any(&self, node: &'a NodeName) -> Option<HeldProof<'a>> {
+        self.proofs(node).min_by_key(|held| held.clock_ago)
     }
 
-    /// Whether any replica holds a proof of life at most this old.
+    /// The newest proof of life of any kind, less pauses: what silence is counted from.
+    pub fn last_proof(&self, node: &'a NodeName) -> Option<HeldProof<'a>> {
+        self.proofs(node).min_by_key(|held| held.ago)
+    }
+
+    /// Whether any replica holds a proof of life at most this old, less pauses. That somebody lives is asked of
+    /// [`Self::lives_within`].
     pub fn heard_within(&self, node: &'a NodeName, within: Span) -> bool {
-        self.proofs(node).any(|(_, _, ago)| ago <= within)
+        self.proofs(node).any(|held| held.ago <= within)
+    }
+
+    /// Whether any replica holds a proof of life at most this old by the clock.
+    pub fn lives_within(&self, node: &'a NodeName, within: Span) -> bool {
+        self.proofs(node).any(|held| held.clock_ago <= within)
     }
 
     /// How long ago anybody but this observer had a proof of life of the subject.
@@ -173,7 +213,7 @@ impl<'a> Pooled<'a> {
                 true
             }
         };
-        self.proofs(subject).filter(|(_, source, _)| by_others(source)).map(|(_, _, ago)| ago).min()
+        self.proofs(subject).filter(|held| by_others(held.source)).map(|held| held.ago).min()
     }
 
     /// Members that a replica lists, for whatever reason; all others are well.
@@ -219,6 +259,8 @@ impl<'a> Pooled<'a> {
         if let Some(silence) = &mut now.silent {
             silence.silent = self.older(silence.silent, letter);
             silence.told_ago = self.older(silence.told_ago, letter);
+            silence.clock_silent += self.clock_age(letter);
+            silence.clock_told_ago += self.clock_age(letter);
         }
         for (edge, letter) in self.edges(observer, subject) {
             let older = |ago: Span| self.older(ago, letter);
@@ -284,25 +326,29 @@ impl<'a> Pooled<'a> {
         self.summaries(node).any(|(n, _)| n.duplicate)
     }
 
-    /// Every proof of life of a node that any replica holds, with the replica and its age as of now.
-    fn proofs(&self, node: &'a NodeName) -> impl Iterator<Item = (ReplicaId, &'a Source, Span)> {
+    /// Every proof of life of a node that any replica holds, as of now.
+    fn proofs(&self, node: &'a NodeName) -> impl Iterator<Item = HeldProof<'a>> {
         let me = *self;
         let since = self.state.observers.seat(node).map(|s| s.since);
         self.pool.letters.iter().flat_map(move |(replica, letter)| {
-            let age = me.age(letter);
+            let (age, clock_age) = (me.age(letter), me.clock_age(letter));
             let listed = letter.nodes.get(node);
             let told = listed.filter(|n| me.uid_fits(n)).into_iter().flat_map(|n| &n.proofs);
             let told = told.filter(move |p| p.source.boot().is_none_or(|b| !me.is_left(node, &b)));
-            let told = told.map(move |p| (*replica, &p.source, p.ago + age));
+            let told = told.map(move |p| HeldProof {
+                replica: *replica,
+                source: &p.source,
+                ago: p.ago + age,
+                clock_ago: p.clock_ago + clock_age,
+            });
             // Not listed by a replica that knows it: heard there within S. Unlisted by one that does not: nothing.
             let calm = listed.is_none() && since.is_some_and(|s| s <= letter.membership);
             // The letter itself is traffic of that replica, whose host sent it.
             let own_host = me.state.replicas.get(replica).is_some_and(|r| r.host == *node);
-            told.chain(calm.then_some((*replica, &Source::Calm, age))).chain(own_host.then_some((
-                *replica,
-                &Source::ReplicaTraffic,
-                age,
-            )))
+            let by_letter =
+                move |source| HeldProof { replica: *replica, source, ago: age, clock_ago: clock_age };
+            told.chain(calm.then_some(by_letter(&Source::Calm)))
+                .chain(own_host.then_some(by_letter(&Source::ReplicaTraffic)))
         })
     }
 
@@ -329,7 +375,7 @@ impl<'a> Pooled<'a> {
     /// The newest statement; of equal ones the one that is told last, since its ages were true last.
     fn newest_edge(&self, observer: &NodeName, subject: &NodeName) -> Option<(&'a EdgeSummary, &'a Letter)> {
         let told = |e: &EdgeSummary, l: &Letter| {
-            std::cmp::Reverse(e.silence.map_or(Span::MAX, |s| self.older(s.told_ago, l)))
+            std::cmp::Reverse(e.silence.map_or(Span::MAX, |s| s.clock_told_ago + self.clock_age(l)))
         };
         self.edges(observer, subject).max_by_key(|(e, l)| (e.number, told(e, l)))
     }
@@ -349,6 +395,10 @@ impl<'a> Pooled<'a> {
 
     fn age(&self, letter: &Letter) -> Span {
         self.pool.age(self.now, letter.received)
+    }
+
+    fn clock_age(&self, letter: &Letter) -> Span {
+        self.now.since(letter.received)
     }
 
     fn older(&self, ago: Span, letter: &Letter) -> Span {

@@ -3,6 +3,10 @@
 //!
 //! A member that is not listed was heard by that replica within S and is accused by nobody there. So a calm cluster of
 //! any size costs a few bytes, and the leader still knows whom each replica hears.
+//!
+//! Of a proof of life, and of an observer's last beacon, two ages are told. Whoever was paused takes its pause off every age, so that it does not call
+//! silent whom it could not hear. The same makes an old proof look young: what a proof is to *show* (that somebody lives
+//! now, that a silence ended) is asked of the age by the clock.
 
 use coroner_shared::beacon::{ProbeOutcome, SelfDoubt};
 use coroner_shared::health::HealthSummary;
@@ -62,8 +66,10 @@ pub struct NodeSummary {
 pub struct Proof {
     /// How it came.
     pub source: Source,
-    /// How long ago it was first received.
+    /// How long ago it was first received, less the pauses of who counts: for what silence is to show.
     pub ago: Span,
+    /// The same by the clock, never less: for what the proof is to show.
+    pub clock_ago: Span,
 }
 
 /// How a proof of life came to a replica.
@@ -127,6 +133,10 @@ pub struct SilenceSummary {
     pub last: Option<(BootId, u64)>,
     /// How long ago it said so.
     pub told_ago: Span,
+    /// Since how long by the clock, never less.
+    pub clock_silent: Span,
+    /// How long ago it said so by the clock.
+    pub clock_told_ago: Span,
 }
 
 /// What one prober found.

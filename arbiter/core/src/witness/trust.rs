@@ -36,7 +36,7 @@ impl<'a> Pooled<'a> {
             if !matches!(node.phase, Phase::Alive) {
                 return Err(Standing::NotAlive);
             }
-            if !self.heard_within(observer, HEARD_WITHIN) {
+            if !self.lives_within(observer, HEARD_WITHIN) {
                 return Err(Standing::Unheard);
             }
         }
@@ -66,7 +66,7 @@ impl<'a> Pooled<'a> {
         failure_age: Span,
         suspect: bool,
     ) -> Standing {
-        let unheard = suspect && !self.heard_within(observer, HEARD_WITHIN_SUSPECT);
+        let unheard = suspect && !self.lives_within(observer, HEARD_WITHIN_SUSPECT);
         if unheard && !planted(Mutant::DeadObservers) {
             return Standing::Unheard;
         }

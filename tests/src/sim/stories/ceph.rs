@@ -95,7 +95,7 @@ fn a_broken_link_that_goes_on_accusing_harms_nobody() -> Told {
 }
 
 fn what_observers_said_before_is_told_to_a_new_leader() -> Told {
-    let mut play = Play::of_old(Site::plain(25126, 7, 0));
+    let mut play = Play::of(Site::plain(25126, 7, 0));
     play.sim.freeze("n6");
     play.wait(3);
     // All of them, so that nobody has heard the accusations; the agents were acknowledged already.

@@ -69,18 +69,6 @@ impl Play {
         Self { sim }
     }
 
-    /// The same, in a group whose log has been busy for a while, as that of a cluster in use is.
-    fn of_old(site: Site) -> Self {
-        let mut play = Self::of(site);
-        for _ in 0..2 {
-            play.person(Act::Pause(None));
-            play.wait(40);
-            play.person(Act::Resume(None));
-            play.wait(40);
-        }
-        play
-    }
-
     fn begin(&mut self, trouble: Trouble) {
         self.sim.shared.world.borrow_mut().begin(trouble);
     }

@@ -108,7 +108,7 @@ fn a_dead_bmc_needs_a_person_and_then_seconds() -> Told {
 fn a_leader_that_dies_in_the_middle_turns_nothing_off_twice() -> Told {
     // Killed 7.5 .. 14 s after the silence began: from the condemnation to the release.
     for tenths in (75..140).step_by(5) {
-        let mut play = Play::of_old(Site::plain(2300 + tenths, 5, 0));
+        let mut play = Play::of(Site::plain(2300 + tenths, 5, 0));
         play.sim.freeze("n4");
         play.sim.run_for(Span::from_ms(tenths * 100));
         let leader = play.sim.leader_index();

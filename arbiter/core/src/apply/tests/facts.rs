@@ -291,19 +291,44 @@ fn three_sides_must_agree_on_the_machine() {
 }
 
 #[test]
-fn since_when_a_policy_enforces_is_counted_from_its_last_change_to_enforce() {
+fn a_node_is_unheard_from_each_change_to_enforce_until_it_is_heard() {
     let mut w = World::new(3);
-    let since = |w: &World| w.node(1).enforced;
-    let first = since(&w);
-    assert!(matches!(first, Enforced::Since(_)));
+    let is = |w: &World| w.node(1).enforced;
+    assert_eq!(is(&w), Enforced::Cleared, "it registered under a policy that enforces");
     let mut same = policy(Mode::Enforce);
     same.hash = "other".to_owned();
-    w.done(Command::PolicySet(Box::new(same)));
-    assert_eq!(since(&w), first, "a change within Enforce is no new beginning");
+    w.done(Command::PolicySet(Box::new(same.clone())));
+    assert_eq!(is(&w), Enforced::Cleared, "a change within Enforce is no new beginning");
     w.done(Command::PolicySet(Box::new(policy(Mode::Observe))));
-    assert_eq!(since(&w), Enforced::Observe);
+    assert_eq!(is(&w), Enforced::Observe);
     w.done(Command::PolicySet(Box::new(policy(Mode::Enforce))));
-    assert_eq!(since(&w), Enforced::Since(w.state.now));
+    assert_eq!(is(&w), Enforced::Unheard);
+    w.done(Command::PolicySet(Box::new(same)));
+    assert_eq!(is(&w), Enforced::Unheard);
+    w.done(w.heard(1));
+    assert_eq!(is(&w), Enforced::Cleared);
+    assert_eq!(w.say(w.heard(1)), Outcome::Unchanged);
+    w.done(Command::PolicySet(Box::new(policy(Mode::Observe))));
+    w.done(Command::PolicySet(Box::new(policy(Mode::Enforce))));
+    w.reboot(1);
+    assert_eq!(is(&w), Enforced::Cleared, "a registration is a proof of life");
+}
+
+#[test]
+fn a_node_heard_after_enforce_is_fenced_though_log_time_stood_still_and_one_not_heard_is_held() {
+    for (heard, stands) in [(true, "Condemned"), (false, "Held:SilentBeforeEnforce")] {
+        let mut w = World::new(5);
+        w.done(Command::PolicySet(Box::new(policy(Mode::Observe))));
+        w.done(Command::PolicySet(Box::new(policy(Mode::Enforce))));
+        if heard {
+            w.done(w.heard(1));
+        } else {
+            // An hour later still, whatever the ages say.
+            w.wait(secs(3600));
+        }
+        w.done(Command::Judge(Box::new(w.view(1).off())));
+        assert_eq!(w.stands(1), stands);
+    }
 }
 
 #[test]
@@ -323,7 +348,6 @@ fn silent_before_enforce_is_cleared_by_a_person_or_by_being_heard() {
     w.found_off(1);
     let mut w = held();
     w.done(w.heard(1));
-    w.wait(secs(20));
     w.found_off(1);
     let mut w = held();
     w.done(w.order(1, "alice"));

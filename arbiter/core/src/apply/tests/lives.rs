@@ -411,7 +411,7 @@ fn another_policy_does_not_take_over_what_the_first_one_condemned() {
             f.labels.insert("pool".to_owned(), "a".to_owned());
         });
         w.done(of("first", Mode::Enforce, "a"));
-        w.wait(secs(60));
+        w.done(w.heard(1));
         silent_on(&mut w);
         if gone {
             w.done(Command::PolicyGone { name: "first".to_owned() });
@@ -421,6 +421,7 @@ fn another_policy_does_not_take_over_what_the_first_one_condemned() {
         assert_eq!(w.stands(1), "Held:Observe");
         // It may condemn anew, under its own terms.
         w.done(of("second", Mode::Enforce, "a"));
+        w.done(w.heard(1));
         w.wait(secs(60));
         silent_on(&mut w);
         assert_eq!(w.incident(1).terms.as_ref().unwrap().name, "second");

@@ -1,14 +1,14 @@
 //! Signs of life that are told to the log.
 
 use coroner_shared::beacon::GoodbyeKind;
-use coroner_shared::id::IncidentId;
+use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::keys::PublicKey;
 use coroner_shared::time::Mono;
 
 use super::world::{Bmc, World, at, boot, name};
 use crate::command::Command;
 use crate::phase::{EvidenceClass, Intent, Phase, Released};
-use crate::state::Goodbye;
+use crate::state::{Enforced, Goodbye};
 
 fn incident() -> IncidentId {
     IncidentId::from("n05-1".to_owned())
@@ -167,6 +167,18 @@ fn a_lease_that_moves_is_told_where_power_commands_are_wanted() {
     assert_eq!(count(&world, |c| matches!(c, Command::LeaseMoved { .. })), 0);
 }
 
+#[test]
+fn a_renewal_from_before_a_pause_is_none_after_it() {
+    let mut world = world(condemned());
+    let told = |w: &World| count(w, |c| matches!(c, Command::LeaseMoved { .. })) > 0;
+    assert!(world.run_until(15_000, told));
+    world.hang(5);
+    world.commands.clear();
+    world.paused(1900);
+    world.run(2000);
+    assert!(!told(&world));
+}
+
 /// Said at the host's time `said`; beacons up to that number were sent before it.
 fn goodbye(world: &mut World, said: u64) {
     let log_time = world.state.now;
@@ -204,16 +216,105 @@ fn the_next_sign_of_life_ends_a_goodbye() {
 
 #[test]
 fn what_stands_against_a_node_until_it_is_heard_is_ended() {
-    for set in [
-        (|n: &mut crate::state::Node| n.in_storm = true) as fn(&mut crate::state::Node),
-        |n| n.silent_before_enforce = true,
-        |n| n.would_condemn_said = Some(boot(5, 0)),
-    ] {
+    for set in [(|n: &mut crate::state::Node| n.in_storm = true) as fn(&mut crate::state::Node), |n| {
+        n.would_condemn_said = Some(boot(5, 0));
+    }] {
         let mut world = world(Phase::Alive);
         set(world.state.nodes.get_mut(&name(5)).unwrap());
         world.run(1500);
         assert!(!heard(&world).is_empty());
     }
+}
+
+#[test]
+fn what_a_replica_heard_before_its_pause_is_no_sign_of_life_after_it() {
+    for phase in [condemned(), fencing(false), fencing(true)] {
+        // The last beacon came up to a second before the pause.
+        for late in (0..1000).step_by(250) {
+            let mut world = world(Phase::Alive);
+            world.always_read = vec![5];
+            world.run(late);
+            world.hosts[1].replica = false;
+            world.run(50);
+            world.power_off(5);
+            world.run(20_000);
+            set(&mut world, phase.clone());
+            world.hosts[1].replica = true;
+            world.run(3000);
+            let told = |c: &Command| {
+                matches!(c, Command::Heard { .. } | Command::BindingVerified { result: Err(_), .. })
+            };
+            assert_eq!(count(&world, told), 0, "{late} {phase:?}: {:?}", world.commands);
+        }
+    }
+}
+
+fn enforce(world: &mut World) {
+    world.state.nodes.values_mut().for_each(|n| n.enforced = Enforced::Unheard);
+    world.commands.clear();
+}
+
+fn told_heard(world: &World) -> Vec<NodeName> {
+    let who = |(_, c): &(u64, Command)| {
+        if let Command::Heard { node, .. } = c { Some(node.clone()) } else { None }
+    };
+    world.commands.iter().filter_map(who).collect()
+}
+
+#[test]
+fn everybody_who_is_heard_after_enforce_is_told_once_and_who_was_silent_before_never() {
+    let mut world = world(Phase::Alive);
+    world.applies = true;
+    world.hang(5);
+    world.run(1500);
+    enforce(&mut world);
+    world.run(3000);
+    let mut told = told_heard(&world);
+    told.sort();
+    assert_eq!(told, (0..5).map(name).collect::<Vec<_>>());
+    // Not by a new leader either, whose pool is full of what the others heard before.
+    world.new_leader();
+    world.run(60_000);
+    assert_eq!(told_heard(&world).len(), 5);
+    assert_eq!(world.state.nodes[&name(5)].enforced, Enforced::Unheard);
+    world.start(5, None);
+    world.run(3000);
+    assert_eq!(world.state.nodes[&name(5)].enforced, Enforced::Cleared);
+}
+
+#[test]
+fn a_sign_from_before_enforce_is_none_after_it() {
+    // The last beacon of n05 came less than S ago when Enforce begins, and so is young enough for everything else.
+    let mut world = world(Phase::Alive);
+    world.hang(5);
+    world.run(250);
+    enforce(&mut world);
+    world.run(20_000);
+    assert!(heard(&world).is_empty());
+}
+
+#[test]
+fn a_goodbye_is_not_ended_because_enforce_began() {
+    let mut world = world(Phase::Alive);
+    let said = world.now + 3000;
+    goodbye(&mut world, said);
+    enforce(&mut world);
+    world.run(3000);
+    assert!(heard(&world).is_empty(), "its beacons were on their way when it was said");
+}
+
+#[test]
+fn a_fleet_under_its_first_policy_is_told_in_parts() {
+    let mut world = World::racks(70, 7);
+    world.run(4000);
+    enforce(&mut world);
+    world.run(2000);
+    let mut at: std::collections::BTreeMap<u64, usize> = std::collections::BTreeMap::new();
+    for (when, command) in &world.commands {
+        *at.entry(*when).or_insert(0) += usize::from(matches!(command, Command::Heard { .. }));
+    }
+    assert_eq!(at.values().copied().max(), Some(64), "{at:?}");
+    assert!(at.values().sum::<usize>() >= 70, "{at:?}");
 }
 
 #[test]

@@ -66,6 +66,27 @@ fn an_observers_last_beacon_counts_for_the_failure_date_but_is_no_proof() {
 }
 
 #[test]
+fn a_pause_is_taken_off_what_counts_silence_and_not_off_what_shows_life() {
+    let mut g = Group::new();
+    for i in 0..6 {
+        g.two.beacon(1000, i, 10);
+    }
+    g.two.witness.tick(at(1200));
+    g.two.witness.tick(at(21_200));
+    let pooled = g.hand_over(21_300);
+    assert_eq!(pooled.last_sign(&name(5)).unwrap().age, span(300));
+    assert!(pooled.heard_within(&name(5), span(300)) && !pooled.lives_within(&name(5), span(20_299)));
+    // Listed though nothing is wrong by the ages: that a letter does not list somebody shows life as well.
+    let newest = pooled.newest_proof(&name(5)).map(|held| (held.ago, held.clock_ago));
+    assert_eq!(newest, Some((span(300), span(20_300))));
+    // The leader's own pause.
+    g.pool.tick(at(21_400));
+    g.pool.tick(at(31_400));
+    let newest = g.at(31_400).newest_of_any(&name(5)).map(|held| (held.ago, held.clock_ago));
+    assert_eq!(newest, Some((span(400), span(30_400))));
+}
+
+#[test]
 fn whoever_is_not_listed_was_heard_within_s_when_the_letter_was_written() {
     let mut g = Group::new();
     for i in 0..6 {
@@ -107,8 +128,8 @@ fn a_letter_is_life_of_the_host_that_sent_it() {
     assert_eq!((sign.age, sign.beacon), (span(500), None));
     assert_eq!(g.at(1500).newest_proof(&name(1)), None, "it names no boot");
     let (host, now) = (name(1), g.at(1500));
-    let (by, source, ago) = now.last_proof(&host).unwrap();
-    assert_eq!((by, source, ago), (replica(2), &Source::ReplicaTraffic, span(500)));
+    let held = now.last_proof(&host).unwrap();
+    assert_eq!((held.replica, held.source, held.ago), (replica(2), &Source::ReplicaTraffic, span(500)));
     assert_eq!(g.at(1500).reached().count(), 2);
     assert_eq!(g.at(4000).reached().count(), 2);
     assert_eq!(g.at(4001).reached().collect::<Vec<_>>(), [replica(1)], "the leader always reaches itself");

@@ -62,6 +62,17 @@ fn it_must_have_been_heard_within_3_s_and_within_1_5_s_if_it_is_suspect() {
 }
 
 #[test]
+fn a_pause_of_the_replica_that_heard_it_makes_no_dead_observer_live() {
+    let mut case = Case::new();
+    case.heard.witness.tick(at(11_600));
+    case.heard.witness.tick(at(31_600));
+    assert_eq!(case.standing(31_700, false), Standing::Unheard);
+    assert_eq!(case.standing(31_700, true), Standing::Unheard);
+    case.all_speak(31_700, &[3]);
+    assert_eq!(case.standing(31_700, false), Standing::Eligible);
+}
+
+#[test]
 fn it_must_be_alive() {
     let mut case = Case::new();
     let node = case.heard.state.nodes.get_mut(&name(3)).unwrap();

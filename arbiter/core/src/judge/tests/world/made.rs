@@ -51,7 +51,7 @@ pub(super) fn node(i: usize, host: &Host, domain: String, state: &State) -> Node
         address: address(i),
         since: state.now,
     });
-    node.enforced = Enforced::Since(at(0));
+    node.enforced = Enforced::Cleared;
     node.domain = domain;
     node
 }
