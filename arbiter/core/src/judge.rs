@@ -240,7 +240,9 @@ impl Judge {
             let domain = scene.state().observers.seat(name).map_or("", |s| &s.domain);
             let observers = scene.observers(name, silence);
             let members = scene.state().members();
-            desk.met = !heard && Quorum::count(&observers, domain, members, &rules).is_met();
+            let quorum = Quorum::count(&observers, domain, members, &rules);
+            desk.met = !heard && quorum.is_met();
+            desk.lost = !heard && quorum.is_unanimous();
             if heard {
                 desk.correlated = None;
             }

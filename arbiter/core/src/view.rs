@@ -222,7 +222,8 @@ pub struct FleetView {
     pub domain_silent: u32,
     /// How long the correlated set has existed, if there is one.
     pub correlated_for: Option<Span>,
-    /// Members that met rule 1 within 10 s, with their domains: what a storm is judged by.
+    /// Members that met rule 1 within 10 s, or of whom all observers that count say at least that they are silent: what
+    /// a storm is judged by.
     pub storm_members: u32,
     /// Domains of those.
     pub storm_domains: u32,

@@ -22,6 +22,8 @@ pub(super) struct Desk {
     pub(super) failure_date: Mono,
     /// Whether enough observers were silent, as of then.
     pub(super) met: bool,
+    /// Whether every observer that counts, and two at least, was silent about it, as of then.
+    pub(super) lost: bool,
     /// Since when it has been part of a correlated set.
     pub(super) correlated: Option<Mono>,
     /// Whom it was asked of.

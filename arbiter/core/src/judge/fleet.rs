@@ -17,7 +17,7 @@ use crate::view::FleetView;
 
 /// Members of one domain whose failure dates lie within this are one set.
 pub(super) const TOGETHER: Span = Span::from_secs(5);
-/// Members that met rule 1 within this are counted for a storm.
+/// Members that fell silent within this are counted for a storm.
 const STORM_WITHIN: Span = Span::from_secs(10);
 
 /// The counts of one step.
@@ -44,7 +44,14 @@ impl<'a> Fleet<'a> {
             scene.listed.iter().copied().filter(|n| alive.contains(*n)).collect();
         let mut met: BTreeMap<&str, BTreeMap<&NodeName, Mono>> = BTreeMap::new();
         let mut domain_members: BTreeMap<&str, BTreeSet<&NodeName>> = BTreeMap::new();
+        // Those who fall silent together observe each other: counting rule 1 alone, five of twenty are no storm, since
+        // too few observers are left to say so of each, and the few of whom they can would be fenced. So those count,
+        // too, whom nobody hears who may say so.
+        let mut stormy: BTreeMap<&str, BTreeMap<&NodeName, Mono>> = BTreeMap::new();
         for (name, seat) in seats() {
+            if let Some(desk) = desks.get(name).filter(|d| d.met || d.lost) {
+                stormy.entry(&seat.domain).or_default().insert(name, desk.failure_date);
+            }
             let desk = desks.get(name).filter(|d| d.met);
             if let Some(desk) = desk {
                 met.entry(&seat.domain).or_default().insert(name, desk.failure_date);
@@ -54,7 +61,7 @@ impl<'a> Fleet<'a> {
                 domain_members.entry(&seat.domain).or_default().insert(name);
             }
         }
-        let (storm_members, storm_domains) = storm(scene, &met);
+        let (storm_members, storm_domains) = storm(scene, &stormy);
         Self {
             unexplained: listed_alive.iter().copied().filter(|n| is_unexplained(scene, n)).collect(),
             partial: listed_alive.iter().copied().filter(|n| is_partial(scene, n)).collect(),
@@ -138,14 +145,17 @@ fn is_partial(scene: &Scene<'_>, name: &NodeName) -> bool {
         .any(|o| scene.pooled.edge(o, name).silent.is_some_and(|s| s.silent >= heard + later))
 }
 
-/// Who met rule 1 within the last 10 s, counting from when silence can first be reported, and of how many domains.
-fn storm(scene: &Scene<'_>, met: &BTreeMap<&str, BTreeMap<&NodeName, Mono>>) -> (u32, u32) {
+/// Who fell silent within the last 10 s, counting from when silence can first be reported, and of how many domains.
+fn storm(scene: &Scene<'_>, silent: &BTreeMap<&str, BTreeMap<&NodeName, Mono>>) -> (u32, u32) {
     let lately = |(name, failed): (&&NodeName, &Mono)| {
         let reported_after = scene.rules(name).beacons.suspect;
         scene.age(*failed) <= reported_after + STORM_WITHIN
     };
-    let per_domain: Vec<usize> =
-        met.values().map(|m| m.iter().filter(|(n, f)| lately((n, f))).count()).filter(|n| *n > 0).collect();
+    let per_domain: Vec<usize> = silent
+        .values()
+        .map(|m| m.iter().filter(|(n, f)| lately((n, f))).count())
+        .filter(|n| *n > 0)
+        .collect();
     (count(per_domain.iter().sum()), count(per_domain.len()))
 }
 

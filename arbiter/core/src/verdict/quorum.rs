@@ -87,6 +87,12 @@ impl<'a> Quorum<'a> {
         }
     }
 
+    /// Whether every observer that counts is silent, and more than one. Less than rule 1 where observers died as well,
+    /// and more than two reports: it takes all who count to make it up.
+    pub fn is_unanimous(&self) -> bool {
+        self.silent.len() > 1 && self.silent.len() == self.eligible.len()
+    }
+
     /// Whether rule 1 holds. Nobody at all is never enough.
     pub fn is_met(&self) -> bool {
         !self.silent.is_empty() && self.silent.len() >= self.needed && self.domains >= self.domains_needed

@@ -61,6 +61,35 @@ fn power_lost_is_decided_within_three_seconds_and_a_hang_within_eleven_and_a_hal
     }
 }
 
+/// Five of these whose observers are among them, so that fewer than a storm's members meet rule 1, and some do.
+fn five_that_observe_each_other(world: &World) -> Vec<usize> {
+    let of = |i: usize| -> Vec<usize> { world.state.observers.of(&name(i)).iter().map(index_of).collect() };
+    let observers: Vec<Vec<usize>> = (0..20).map(of).collect();
+    let met = |set: &[usize], i: usize| observers[i].iter().filter(|o| set.contains(o)).count() <= 2;
+    // No host of a replica, and no rack of which more than two fall silent.
+    let bits = |set: u32| (3..20_usize).filter(move |i| set >> i & 1 == 1);
+    let sets = (0..1_u32 << 20).filter(|set| set.count_ones() == 5 && set & 7 == 0);
+    let fits = |set: &Vec<usize>| {
+        let by_rack = |rack: usize| set.iter().filter(|i| **i % 5 == rack).count();
+        let meet = set.iter().filter(|i| met(set, **i)).count();
+        (0..5).all(|rack| by_rack(rack) <= 2) && (1..=3).contains(&meet)
+    };
+    sets.map(|set| bits(set).collect::<Vec<_>>()).find(fits).unwrap()
+}
+
+#[test]
+fn those_who_fall_silent_together_are_a_storm_though_they_observe_each_other() {
+    let mut world = calm(20, 5);
+    world.applies = true;
+    let silent = five_that_observe_each_other(&world);
+    silent.iter().for_each(|i| world.hang(*i));
+    world.run(60_000);
+    for i in silent {
+        assert!(matches!(phase(&world, i), Phase::Held { .. }), "n{i:02} is {:?}", phase(&world, i));
+        assert!(world.state.nodes[&name(i)].in_storm, "n{i:02}");
+    }
+}
+
 #[test]
 fn a_node_that_two_observers_still_hear_is_not_condemned() {
     // n11 reaches only two of its observers, and nobody's probes reach it.
