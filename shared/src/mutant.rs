@@ -166,7 +166,7 @@ pub const fn planted(_: Mutant) -> bool {
 }
 
 #[cfg(coroner_mutants)]
-pub use self::bed::{plant, planted};
+pub use self::bed::{Asked, asked, plant, planted};
 
 #[cfg(coroner_mutants)]
 mod bed {
@@ -177,6 +177,29 @@ mod bed {
 
     thread_local! {
         static PLANTED: Cell<Option<Mutant>> = Cell::new(everywhere());
+        static ASKED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    const _: () = assert!(Mutant::ALL.len() <= 64, "one bit each");
+
+    /// Bugs that were asked for: a run that never asks for one goes the same way with it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Asked(u64);
+
+    impl Asked {
+        /// Whether this one was.
+        pub fn has(self, mutant: Mutant) -> bool {
+            self.0 & bit(mutant) != 0
+        }
+    }
+
+    /// What the calling thread has asked for since it was last asked here.
+    pub fn asked() -> Asked {
+        Asked(ASKED.replace(0))
+    }
+
+    const fn bit(mutant: Mutant) -> u64 {
+        1 << mutant as u64
     }
 
     /// Plants this bug for the calling thread, in place of any other; `None`: none.
@@ -186,6 +209,7 @@ mod bed {
 
     /// Whether this bug is planted in the calling thread.
     pub fn planted(mutant: Mutant) -> bool {
+        ASKED.set(ASKED.get() | bit(mutant));
         PLANTED.get() == Some(mutant)
     }
 
@@ -240,5 +264,15 @@ mod tests {
         assert!(!elsewhere.join().unwrap_or(true), "planted here, not there");
         plant(None);
         assert!(Mutant::ALL.iter().all(|mutant| !planted(*mutant)));
+    }
+
+    #[cfg(coroner_mutants)]
+    #[test]
+    fn what_was_asked_for_is_known_once() {
+        let _ = asked();
+        assert!(!planted(Mutant::NoVeto));
+        let known = asked();
+        assert!(Mutant::ALL.iter().all(|mutant| known.has(*mutant) == (*mutant == Mutant::NoVeto)));
+        assert!(!asked().has(Mutant::NoVeto));
     }
 }

@@ -54,6 +54,7 @@ mod liars;
 mod life;
 mod looks;
 pub(crate) mod machine;
+pub mod model;
 #[cfg(coroner_mutants)]
 pub mod mutants;
 mod network;

@@ -77,6 +77,29 @@ pub fn run_seed(seed: u64) -> Outcome {
     play(&mut sim, plan)
 }
 
+/// Plays a seed until something is violated, and says what; `Err`: the cores panicked.
+///
+/// # Errors
+/// That it panicked.
+#[cfg(coroner_mutants)]
+pub(super) fn first_violation(seed: u64) -> Result<Option<Violation>, Panicked> {
+    let plan = Plan::of(seed);
+    let played = std::panic::catch_unwind(|| {
+        let mut sim = Sim::quiet(plan.site.clone());
+        sim.shared.world.borrow_mut().truth.stops = true;
+        play(&mut sim, plan)
+    });
+    match played {
+        Ok(_) => Ok(None),
+        Err(end) => end.downcast::<Violation>().map(|violation| Some(*violation)).map_err(|_| Panicked),
+    }
+}
+
+/// The cores panicked.
+#[cfg(coroner_mutants)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panicked;
+
 /// Plays a seed and prints its story as it goes.
 #[must_use]
 pub fn tell_seed(seed: u64) -> Outcome {

@@ -1,6 +1,7 @@
 //! What truly happens, told to the invariants as it happens; and the log as the group has committed it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coroner_arbiter_core::apply;
 use coroner_arbiter_core::command::{Entry, Outcome};
@@ -59,8 +60,12 @@ pub(crate) struct Hears {
 pub(crate) struct Truth {
     judges: Vec<Box<dyn Invariant>>,
     pub(crate) violations: Vec<Violation>,
+    /// The first violation ends the run: it unwinds with it.
+    pub(crate) stops: bool,
     /// The state as committed.
     pub(crate) state: State,
+    /// The same, for whoever looks at it.
+    shown: Arc<State>,
     index: u64,
     entries: BTreeMap<u64, (String, Outcome)>,
     /// By machine and receiver.
@@ -89,7 +94,9 @@ impl Truth {
         Self {
             judges: invariants::all(),
             violations: Vec::new(),
+            stops: false,
             state: State::default(),
+            shown: Arc::default(),
             index: 0,
             entries: BTreeMap::new(),
             hears: vec![BTreeMap::new(); site.nodes],
@@ -140,7 +147,11 @@ impl World {
     pub(crate) fn violation(&mut self, invariant: &str, what: String) {
         self.say(&format!("VIOLATION of {invariant}: {what}"));
         let at = self.elapsed().as_ms();
-        self.truth.violations.push(Violation { invariant: invariant.to_owned(), at, what });
+        let violation = Violation { invariant: invariant.to_owned(), at, what };
+        if self.truth.stops {
+            std::panic::resume_unwind(Box::new(violation));
+        }
+        self.truth.violations.push(violation);
     }
 
     /// What is committed by now: a read that is asked for now must show at least this.
@@ -188,14 +199,14 @@ impl World {
             }
             return;
         }
-        let before = self.truth.state.clone();
         let own = apply::apply(&mut self.truth.state, *at, entry);
         if own != *outcome {
             self.violation("replicas agree", format!("entry {at} came out otherwise on replica {id}"));
         }
         self.truth.index = *at;
         self.truth.entries.insert(*at, (entry.key.clone(), outcome.clone()));
-        let after = self.truth.state.clone();
+        let after = Arc::new(self.truth.state.clone());
+        let before = std::mem::replace(&mut self.truth.shown, Arc::clone(&after));
         self.trace_entry(*at, entry, outcome, &before, &after);
         self.tell(&Fact::Committed { entry, outcome, before: &before, after: &after });
     }

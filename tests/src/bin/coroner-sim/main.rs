@@ -1,5 +1,9 @@
 //! Plays seeds of the simulator: many of them and counts, or one of them aloud. `hack/sim` builds and calls it.
 
+mod model;
+#[cfg(coroner_mutants)]
+mod mutants;
+
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -12,6 +16,9 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use coroner_tests::sim::{Coverage, MUST, Outcome, Plays, run_seed, tell_seed};
 use serde::Serialize;
+
+#[cfg(coroner_mutants)]
+use self::mutants::hunt;
 
 /// Plays seeds of the simulator against the shipped cores.
 #[derive(Parser)]
@@ -29,12 +36,25 @@ struct Args {
     /// Play as many as fit into this time (`90s`, `30m`, `8h`); void if it misses anything that a nightly run must reach.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     nightly: Option<Duration>,
-    /// Plant one bug after the other, and play each until it is found, at most with so many seeds as `--seeds` says.
+    /// Plant one bug after the other, and play stories and seeds with each until enough seeds have found it, at most so
+    /// many as `--seeds` says.
     #[arg(long)]
     mutants: bool,
-    /// With `--mutants`: only those whose names contain this.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
+    /// With `--mutants`: only those whose names contain one of these.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// With `--mutants`: seeds that must find a bug before the next one's turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    kills: u64,
+    /// With `--mutants`: seeds alone.
+    #[arg(long)]
+    no_stories: bool,
+    /// Play the decision rule by itself instead: deaths and faults of the network, in tables.
+    #[arg(long)]
+    model: bool,
+    /// With `--model`: how often each.
+    #[arg(long, default_value_t = 40)]
+    trials: u64,
     /// Threads; one seed is one thread.
     #[arg(long, default_value_t = 2)]
     jobs: u64,
@@ -68,7 +88,10 @@ fn main() -> Result<ExitCode> {
         return Ok(one(seed));
     }
     if args.mutants {
-        return mutants(&args);
+        return hunt(&args);
+    }
+    if args.model {
+        return model::model(&args);
     }
     let results = many(&args);
     if let Some(path) = &args.json {
@@ -83,47 +106,8 @@ fn main() -> Result<ExitCode> {
 }
 
 #[cfg(not(coroner_mutants))]
-fn mutants(_: &Args) -> Result<ExitCode> {
+fn hunt(_: &Args) -> Result<ExitCode> {
     anyhow::bail!("bugs can only be planted in a build of their own: `hack/sim --mutants` makes one")
-}
-
-#[cfg(coroner_mutants)]
-fn mutants(args: &Args) -> Result<ExitCode> {
-    use coroner_shared::mutant::Mutant;
-    use coroner_tests::sim::mutants::{Fate, hunt};
-    use std::sync::Mutex;
-
-    let wanted = Mutant::ALL.iter().copied().filter(|m| m.name().contains(&args.only));
-    let left = Mutex::new(wanted.collect::<std::collections::VecDeque<_>>());
-    let (send, receive) = mpsc::channel::<Fate>();
-    let mut fates: Vec<Fate> = Vec::new();
-    std::thread::scope(|scope| {
-        for _ in 0..args.jobs.max(1) {
-            let (send, left) = (send.clone(), &left);
-            scope.spawn(move || {
-                loop {
-                    let next = left.lock().ok().and_then(|mut left| left.pop_front());
-                    let Some(mutant) = next else { return };
-                    if send.send(hunt(mutant, args.from, args.seeds)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(send);
-        for fate in receive {
-            let what = if fate.killed { "killed" } else { "ALIVE " };
-            println!("{what} {:<28} {:>5} seeds  {}", fate.name, fate.seeds, fate.by);
-            fates.push(fate);
-        }
-    });
-    let alive = fates.iter().filter(|fate| !fate.killed).count();
-    println!("{} planted, {alive} alive", fates.len());
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&serde_json::json!({ "mutants": fates }))?;
-        std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))?;
-    }
-    Ok(if alive == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn one(seed: u64) -> ExitCode {

@@ -1,0 +1,79 @@
+//! `hack/sim --mutants`: what became of each planted bug.
+
+use std::collections::VecDeque;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use anyhow::{Context, Result};
+use coroner_shared::mutant::Mutant;
+use coroner_tests::sim::mutants::{self, Fate, HEADS, Limits, Plain};
+
+use super::Args;
+
+/// Hunts all that are asked for; fails if one is found by nothing.
+pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
+    // A broken rule may break what the cores rely on: that is counted, and no story of its own.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (first, seeds) = (args.from, args.seeds);
+    let limits = Limits { first, seeds, kills: args.kills, stories: !args.no_stories };
+    let named = |m: &Mutant| args.only.is_empty() || args.only.iter().any(|text| m.name().contains(text));
+    let wanted = Mutant::ALL.iter().copied().filter(named).collect::<VecDeque<_>>();
+    anyhow::ensure!(!wanted.is_empty(), "no planted bug is called like {:?}", args.only);
+    let (left, plain) = (Mutex::new(wanted), Plain::default());
+    let (send, receive) = mpsc::channel::<Fate>();
+    let mut fates: Vec<Fate> = Vec::new();
+    std::thread::scope(|scope| -> Result<()> {
+        for _ in 0..args.jobs.max(1) {
+            let (send, left, plain) = (send.clone(), &left, &plain);
+            scope.spawn(move || {
+                loop {
+                    let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some(mutant) = next else { return };
+                    if send.send(mutants::hunt(mutant, plain, limits)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for fate in receive {
+            eprintln!("{}", said(&fate));
+            fates.push(fate);
+            // What is known is kept, should the rest take too long.
+            write(args, &fates)?;
+        }
+        Ok(())
+    })?;
+    fates.sort_by_key(|fate| Mutant::named(fate.name));
+    println!("{HEADS}");
+    fates.iter().for_each(|fate| println!("{}", fate.row()));
+    let unsound = plain.unsound();
+    if !unsound.is_empty() {
+        println!("violated without any bug, so that they say nothing: {}", unsound.join(", "));
+    }
+    let found = fates.iter().filter(|fate| fate.is_killed()).count();
+    let by_seeds = fates.iter().filter(|fate| fate.kills > 0).count();
+    println!("{} planted, {found} found, {by_seeds} of them by seeds", fates.len());
+    Ok(if found == fates.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn said(fate: &Fate) -> String {
+    let end = if fate.is_killed() { "found" } else { "ALIVE" };
+    let first = fate.first.as_ref().map_or_else(String::new, |(seed, what)| format!("; seed {seed}: {what}"));
+    let stories: Vec<&str> = fate.stories.keys().copied().collect();
+    format!(
+        "{end} {}: {} of {} seeds ({} asked, {} panics){first}; stories: {}",
+        fate.name,
+        fate.kills,
+        fate.seeds,
+        fate.asked,
+        fate.panics,
+        stories.join(", ")
+    )
+}
+
+fn write(args: &Args, fates: &[Fate]) -> Result<()> {
+    let Some(path) = &args.json else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&serde_json::json!({ "mutants": fates }))?;
+    std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))
+}
