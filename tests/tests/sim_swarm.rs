@@ -1,35 +1,43 @@
-//! The first seeds of the swarm, for `hack/test --long`. `hack/sim` plays thousands in an optimised build, and one alone
-//! with its story.
+//! The swarm: 2,000 seeds in the optimised build, and a few in this one as well, which must go the same way.
 
-use coroner_tests::sim::{Plays, run_seed};
+use std::path::Path;
+use std::process::{Command, Output};
 
-/// Plays seeds; what fails names the command that replays it.
-fn play(seeds: std::ops::Range<u64>) {
-    let mut found = Vec::new();
-    for seed in seeds {
-        let outcome = run_seed(seed);
-        for violation in &outcome.violations {
-            found.push(format!("{}: {}\n    replay: {}", violation.invariant, violation.what, Plays(seed)));
-        }
+use coroner_tests::sim::run_seed;
+
+/// Calls `hack/sim`, which builds the simulator if it is not built yet.
+fn hack_sim(args: &[&str]) -> Output {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hack/sim");
+    let output = Command::new(&program).args(args).output();
+    output.unwrap_or_else(|error| panic!("{} does not start: {error}", program.display()))
+}
+
+fn text(output: &Output) -> String {
+    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    said.join("\n")
+}
+
+/// What fails names the command that replays it.
+#[test]
+#[ignore = "the open seeds of tests/README.md are not put right yet"]
+fn two_thousand_seeds_violate_nothing() {
+    let output = hack_sim(&["--from", "1", "--seeds", "2000"]);
+    assert!(output.status.success(), "{}", text(&output));
+    println!("{}", text(&output));
+}
+
+/// A trace that differs would make a failing seed one that nobody can replay.
+#[test]
+#[ignore = "builds the simulator, and plays unoptimised cores"]
+fn an_optimised_build_and_this_one_play_a_seed_alike() {
+    for seed in ALIKE {
+        let here = format!("hash {} ", run_seed(seed).hash);
+        let there = hack_sim(&["--seed", &seed.to_string()]);
+        let there = String::from_utf8_lossy(&there.stdout).into_owned();
+        let found = there.lines().find(|line| line.starts_with("hash ")).unwrap_or("no hash");
+        assert!(found.starts_with(&here), "seed {seed}: {here}here, and there: {found}");
     }
-    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-macro_rules! parts {
-    ($($name:ident $first:literal)*) => {
-        $(
-            #[test]
-            #[ignore = "minutes with unoptimised cores"]
-            fn $name() {
-                play($first..$first + 5);
-            }
-        )*
-    };
-}
-
-parts! {
-    seeds_from_1 1
-    seeds_from_6 6
-    seeds_from_11 11
-    seeds_from_16 16
-}
+/// Small sites, so that unoptimised cores play them in seconds.
+const ALIKE: [u64; 3] = [1, 2, 3];

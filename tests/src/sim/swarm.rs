@@ -84,11 +84,11 @@ pub fn run_seed(seed: u64) -> Outcome {
 #[cfg(coroner_mutants)]
 pub(super) fn first_violation(seed: u64) -> Result<Option<Violation>, Panicked> {
     let plan = Plan::of(seed);
-    let played = std::panic::catch_unwind(|| {
+    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut sim = Sim::quiet(plan.site.clone());
         sim.shared.world.borrow_mut().truth.stops = true;
         play(&mut sim, plan)
-    });
+    }));
     match played {
         Ok(_) => Ok(None),
         Err(end) => end.downcast::<Violation>().map(|violation| Some(*violation)).map_err(|_| Panicked),
