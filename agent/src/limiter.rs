@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use coroner_agent_core::Known;
+use coroner_shared::rate::{Bucket, Rate};
 use coroner_shared::time::Mono;
 use coroner_shared::wire::datagram::Sender;
 
@@ -16,19 +17,6 @@ const PER_SENDER: Rate = Rate { per_second: 50, burst: 100 };
 const ELSEWHERE: Rate = Rate { per_second: 50, burst: 50 };
 /// Senders remembered; a slice names at most 9 + 9 + a few.
 const SENDERS_MAX: usize = 64;
-
-#[derive(Clone, Copy)]
-struct Rate {
-    per_second: u64,
-    burst: u64,
-}
-
-/// Thousandths of a datagram that may still pass.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    milli: u64,
-    filled: Mono,
-}
 
 /// All buckets.
 #[derive(Debug, Default)]
@@ -54,21 +42,6 @@ impl Limiter {
     /// Whether one more datagram from an address that is nobody's may be looked at.
     pub(crate) fn allows_elsewhere(&mut self, now: Mono) -> bool {
         self.elsewhere.get_or_insert(Bucket::full(now, ELSEWHERE)).take(now, ELSEWHERE)
-    }
-}
-
-impl Bucket {
-    const fn full(now: Mono, rate: Rate) -> Self {
-        Self { milli: rate.burst * 1000, filled: now }
-    }
-
-    fn take(&mut self, now: Mono, rate: Rate) -> bool {
-        let gained = now.since(self.filled).as_ms().saturating_mul(rate.per_second);
-        self.milli = self.milli.saturating_add(gained).min(rate.burst * 1000);
-        self.filled = now;
-        let enough = self.milli >= 1000;
-        self.milli -= if enough { 1000 } else { 0 };
-        enough
     }
 }
 

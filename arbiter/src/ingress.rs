@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, State as Axum};
 use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
@@ -24,6 +25,7 @@ use coroner_shared::wire::http::{
 };
 use serde::Deserialize;
 
+use crate::bounds::{Limits, only_replicas, whole};
 use crate::hearing::{FromFollower, Hearing, ToFollower, WITNESS};
 use crate::k8s::auth::{AuthError, Reviewer};
 use crate::propose::{Answer, PROPOSE, Proposal, Proposer};
@@ -32,6 +34,11 @@ use crate::transport::{BODY_BYTES_MAX, STEP, split};
 
 /// A long poll for a newer slice is answered with 204 after this.
 const LONG_POLL: Duration = Duration::from_secs(25);
+
+/// A snapshot of a large cluster may be slow; whoever sends it showed a certificate.
+const REPLICAS: Limits = Limits { bytes: BODY_BYTES_MAX, within: Duration::from_secs(60) };
+/// An agent's bodies are one or two packets.
+const AGENTS: Limits = Limits { bytes: HTTP_BODY_BYTES_MAX, within: Duration::from_secs(5) };
 
 /// What the port needs.
 #[derive(Clone)]
@@ -53,16 +60,20 @@ struct Refused(StatusCode, Refusal);
 
 /// The routes.
 pub fn router(ingress: Ingress) -> Router {
+    // Layers added last look first.
     let replicas = Router::new()
         .route(STEP, post(step))
         .route(WITNESS, post(witness))
         .route(PROPOSE, post(propose))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(REPLICAS, whole))
+        .layer(from_fn(only_replicas));
     let agents = Router::new()
         .route(REGISTER, post(register))
         .route(SLICE, get(slice))
         .route(GOODBYE, post(goodbye))
-        .layer(DefaultBodyLimit::max(HTTP_BODY_BYTES_MAX));
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(AGENTS, whole));
     replicas.merge(agents).with_state(ingress)
 }
 
@@ -119,6 +130,7 @@ async fn propose(
 
 async fn register(
     Axum(ingress): Axum<Ingress>,
+    Extension(peer): Extension<Peer>,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
@@ -132,7 +144,7 @@ async fn register(
         .map(|m| ingress.check_signature(m, "POST", &uri, &headers, &body).map(|()| m.uid.clone()))
     {
         Some(Ok(uid)) => (uid, false),
-        Some(Err(_)) | None => (ingress.by_token(&headers, &wanted).await?, true),
+        Some(Err(_)) | None => (ingress.by_token(&headers, &wanted, peer).await?, true),
     };
     let Register { node, machine, boot, key, address, version: _ } = wanted;
     let command =
@@ -204,7 +216,7 @@ impl Ingress {
     }
 
     /// Whether the token speaks for the node that wants to register, and for which uid.
-    async fn by_token(&self, headers: &HeaderMap, wanted: &Register) -> Result<NodeUid, Refused> {
+    async fn by_token(&self, headers: &HeaderMap, wanted: &Register, peer: Peer) -> Result<NodeUid, Refused> {
         let token = headers
             .get("authorization")
             .and_then(|v| v.to_str().ok())
@@ -216,8 +228,15 @@ impl Ingress {
                 "a first registration needs the pod's projected token",
             )
         })?;
-        let host = self.reviewer.agent(token).await.map_err(|error| match error {
-            AuthError::Api(_) => {
+        let from = peer.address.ip();
+        let state = self.proposer.published().state;
+        let members = state.nodes.values().filter_map(|node| node.member.as_ref());
+        let known = members.map(|member| member.address).any(|address| address == from);
+        let host = self.reviewer.agent(token, from, known).await.map_err(|error| match error {
+            AuthError::TooMany { .. } => {
+                refused(StatusCode::TOO_MANY_REQUESTS, "TooManyTokens", &error.to_string())
+            }
+            AuthError::Api(_) | AuthError::Slow => {
                 refused(StatusCode::SERVICE_UNAVAILABLE, "ApiUnreadable", &error.to_string())
             }
             AuthError::Unauthenticated(_) | AuthError::Forbidden { .. } => {
@@ -332,3 +351,6 @@ impl IntoResponse for Refused {
         (self.0, Json(self.1)).into_response()
     }
 }
+
+#[cfg(test)]
+mod tests;

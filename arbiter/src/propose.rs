@@ -13,10 +13,14 @@ use coroner_shared::id::ReplicaId;
 use coroner_shared::names::PORT_REPLICA;
 use serde::{Deserialize, Serialize};
 
+use crate::bounds;
 use crate::replica::{ProposeError, Published, ReplicaHandle};
 
 /// Where a follower hands over a command.
 pub const PROPOSE: &str = "/propose";
+
+/// The longest answer: an outcome is a few sentences.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// A command handed to the leader.
 #[derive(Serialize, Deserialize)]
@@ -133,7 +137,8 @@ impl Proposer {
         let url = format!("https://{}{PROPOSE}", SocketAddr::new(*address, PORT_REPLICA));
         let sent = self.client.post(url).timeout(Duration::from_secs(6)).json(&proposal).send().await;
         let answer = sent.map_err(|e| failed(crate::transport::chain(&e)))?;
-        match answer.json::<Answer>().await.map_err(|e| failed(crate::transport::chain(&e)))? {
+        let answer = bounds::answer_json(answer, ANSWER_BYTES_MAX).await;
+        match answer.map_err(|e| failed(crate::transport::chain(&e)))? {
             Answer::Outcome(outcome) => Ok(outcome),
             Answer::Failed(why) => Err(failed(why)),
         }

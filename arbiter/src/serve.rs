@@ -11,6 +11,7 @@ use axum::Router;
 use coroner_shared::id::ReplicaId;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::{setsockopt, sockopt};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
@@ -25,6 +26,8 @@ const CONNECTIONS_MAX: usize = 20_000;
 const FROM_ONE_MAX: usize = 512;
 /// A handshake or the headers of a request take no longer.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Whoever takes nothing of an answer for so long is hung up on: what waits for them takes up room.
+const STALLED: Duration = Duration::from_secs(20);
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +98,10 @@ pub async fn tls(listener: TcpListener, config: Arc<ServerConfig>, router: Route
             let (_place, _share) = (place, share);
             // Nagle would hold back an answer of raft for 40 ms.
             let _ = stream.set_nodelay(true);
+            if let Err(error) = hang_up_after(&stream, STALLED) {
+                tracing::warn!(%error, "a connection without a limit for answers that nobody takes is not served");
+                return;
+            }
             let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
                 return;
             };
@@ -117,7 +124,8 @@ pub async fn unix(listener: UnixListener, router: Router) -> std::io::Result<()>
     }
 }
 
-async fn connection<I>(io: I, router: Router)
+/// Serves one connection to its end.
+pub(crate) async fn connection<I>(io: I, router: Router)
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
@@ -130,6 +138,14 @@ where
     if let Err(error) = served {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// The kernel ends the connection when nothing that was sent is taken for so long, be it that nothing is acknowledged or
+/// that the other side's window stays shut (`TCP_USER_TIMEOUT`, tcp(7); RFC 5482). One that has nothing to take is left
+/// alone, as a long poll is.
+fn hang_up_after(stream: &TcpStream, stalled: Duration) -> std::io::Result<()> {
+    let ms = u32::try_from(stalled.as_millis()).unwrap_or(u32::MAX);
+    setsockopt(stream, sockopt::TcpUserTimeout, &ms).map_err(std::io::Error::from)
 }
 
 /// Running out of file descriptors is not the listener's end.
@@ -149,6 +165,55 @@ async fn accept(listener: &TcpListener) -> std::io::Result<(TcpStream, SocketAdd
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    const ANSWER: usize = 64 * 1024 * 1024;
+
+    /// Serves one connection with a long answer that may stall for 1.5 s; gives the address, and later how long it took.
+    async fn serving() -> (SocketAddr, impl Future<Output = Duration>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(|| async { vec![b'x'; ANSWER] });
+        let served = async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            hang_up_after(&stream, Duration::from_millis(1500)).unwrap();
+            let began = std::time::Instant::now();
+            let end = connection(TokioIo::new(stream), router);
+            tokio::time::timeout(Duration::from_secs(40), end).await.expect("still served after 40 s");
+            began.elapsed()
+        };
+        (address, served)
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_takes_ends_its_connection() {
+        let (address, served) = serving().await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        served.await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_taken_slowly_is_given_to_its_end() {
+        let (address, served) = serving().await;
+        let client = tokio::spawn(async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(REQUEST).await.unwrap();
+            let (mut taken, mut piece) = (0, vec![0_u8; 2 * 1024 * 1024]);
+            let began = std::time::Instant::now();
+            while let Ok(length @ 1..) = stream.read(&mut piece).await {
+                taken += length;
+                if began.elapsed() < Duration::from_secs(4) {
+                    tokio::time::sleep(Duration::from_millis(300)).await;
+                }
+            }
+            taken
+        });
+        let took = served.await;
+        assert!(took > Duration::from_secs(3), "{took:?}");
+        assert!(client.await.unwrap() >= ANSWER, "all of it came");
+    }
 
     #[test]
     fn one_address_has_its_share_and_gives_it_back() {

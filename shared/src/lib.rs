@@ -14,6 +14,7 @@
 //! * [`api`]: the JSON of the people's port.
 //! * [`wire`]: versioned datagrams and HTTP bodies, with their limits.
 //! * [`trust`]: whom a host may believe.
+//! * [`rate`]: how often something may happen.
 //! * [`names`]: API group, taint, annotations, ports, metric names: spelt once.
 //! * [`mutant`]: planted bugs, which no shipped build can contain.
 //!
@@ -49,6 +50,7 @@ pub mod keys;
 pub mod machine_id;
 pub mod mutant;
 pub mod names;
+pub mod rate;
 pub mod slice;
 pub mod time;
 pub mod trust;

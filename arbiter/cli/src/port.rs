@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use coroner_shared::api::ApiError;
 use coroner_shared::names::{PORT_PEOPLE, TRUST_CONFIGMAP};
 use coroner_shared::trust::{TRUST_FILE, Trust};
@@ -20,6 +20,8 @@ use crate::args::Reach;
 
 /// Longest answer that is read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A request takes no longer, its whole answer included.
+const WITHIN: Duration = Duration::from_secs(15);
 
 /// A way to ask a replica.
 pub(crate) enum Port {
@@ -82,7 +84,7 @@ impl Port {
             .no_proxy()
             .https_only(true)
             .connect_timeout(Duration::from_secs(2))
-            .timeout(Duration::from_secs(15))
+            .timeout(WITHIN)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         let replicas = trust.replicas.iter().map(|r| SocketAddr::new(r.address, PORT_PEOPLE)).collect();
@@ -173,7 +175,7 @@ async fn ask_tls(
         match request.send().await {
             Ok(answer) => {
                 let good = answer.status().is_success();
-                return Ok((good, answer.bytes().await.context("the answer broke off")?.to_vec()));
+                return Ok((good, whole(answer).await.with_context(|| format!("{replica} answered"))?));
             }
             Err(error) => failures.push(format!("{replica}: {}", chain(&error))),
         }
@@ -182,6 +184,19 @@ async fn ask_tls(
         "no replica answers ({}). On a replica's host, root can use --socket /var/lib/coroner-arbiter/coroner.sock --name YOU",
         failures.join("; ")
     )
+}
+
+/// A whole answer, within the request's own time.
+async fn whole(mut answer: reqwest::Response) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.context("the answer broke off")? {
+        ensure!(
+            bytes.len() + piece.len() <= ANSWER_BYTES_MAX,
+            "the answer has more than {ANSWER_BYTES_MAX} bytes"
+        );
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes)
 }
 
 async fn ask_socket(
@@ -202,17 +217,16 @@ async fn ask_socket(
         .header("host", "coroner")
         .header("content-type", "application/json")
         .body(Full::new(Bytes::from(body)))?;
-    let answer = tokio::time::timeout(Duration::from_secs(15), send.send_request(request))
-        .await
-        .context("the replica does not answer")??;
-    let good = answer.status().is_success();
-    let bytes = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
-        .collect()
-        .await
-        .map_err(|e| anyhow::anyhow!("{e}"))?
-        .to_bytes();
+    let asking = async {
+        let answer = send.send_request(request).await?;
+        let good = answer.status().is_success();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let bytes = body.map_err(|e| anyhow::anyhow!("the answer cannot be read: {e}"))?.to_bytes();
+        anyhow::Ok((good, bytes.to_vec()))
+    };
+    let answer = tokio::time::timeout(WITHIN, asking).await;
     driver.abort();
-    Ok((good, bytes.to_vec()))
+    answer.with_context(|| format!("the replica does not answer within {} s", WITHIN.as_secs()))?
 }
 
 /// The kubeconfig named by flag or environment, else the usual one, else a pod's.

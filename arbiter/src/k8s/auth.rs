@@ -1,8 +1,12 @@
 //! Who somebody is and what they may: TokenReview and SubjectAccessReview, so that RBAC is the only place where rights
 //! are managed.
 
+use std::net::IpAddr;
+use std::time::Duration;
+
 use coroner_shared::id::{NodeName, NodeUid};
 use coroner_shared::names::{AGENT_AUDIENCE, GROUP};
+use coroner_shared::time::Span;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -11,6 +15,11 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use thiserror::Error;
 
+use crate::clock;
+use crate::reviews::{self, Reviews};
+
+/// A review takes no longer: whoever asks waits for it, and may ask another replica.
+const WITHIN: Duration = Duration::from_secs(5);
 /// Extra claims of a ServiceAccount token that is bound to a pod (Kubernetes, "ServiceAccount token volume projection").
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
@@ -31,6 +40,15 @@ pub enum AuthError {
         /// What would be right.
         why: String,
     },
+    /// This address has had too many tokens reviewed.
+    #[error("too many tokens come from this address; ask again in {} s", wait.as_ms().div_ceil(1000))]
+    TooMany {
+        /// How long to wait.
+        wait: Span,
+    },
+    /// The API server took too long.
+    #[error("the API server did not answer within {} s; on a replica's host, root can use the socket", WITHIN.as_secs())]
+    Slow,
     /// The API server cannot be asked.
     #[error("the API server cannot review tokens now; on a replica's host, root can use the socket")]
     Api(#[source] Box<kube::Error>),
@@ -49,6 +67,8 @@ pub struct AgentHost {
 #[derive(Clone)]
 pub struct Reviewer {
     client: Client,
+    agents: Reviews,
+    people: Reviews,
     /// `system:serviceaccount:<namespace>:<agent>`.
     agent_user: String,
 }
@@ -58,14 +78,21 @@ pub struct Reviewer {
 impl Reviewer {
     /// A reviewer that takes this ServiceAccount for the agents'.
     pub fn new(client: Client, namespace: &str, agent_service_account: &str) -> Self {
-        Self { client, agent_user: format!("system:serviceaccount:{namespace}:{agent_service_account}") }
+        Self {
+            client,
+            agents: Reviews::new(reviews::AGENTS),
+            people: Reviews::new(reviews::PEOPLE),
+            agent_user: format!("system:serviceaccount:{namespace}:{agent_service_account}"),
+        }
     }
 
     /// Which host an agent's projected token speaks for: audience, ServiceAccount, pod and node are all in the token.
+    /// `from`: the address it came from; `known`: a registered host has that address.
     ///
     /// # Errors
-    /// Not such a token.
-    pub async fn agent(&self, token: &str) -> Result<AgentHost, AuthError> {
+    /// Not such a token, or too many of that address.
+    pub async fn agent(&self, token: &str, from: IpAddr, known: bool) -> Result<AgentHost, AuthError> {
+        self.agents.take(clock::now(), from, known).map_err(|wait| AuthError::TooMany { wait })?;
         let user = self.review(token, Some(AGENT_AUDIENCE)).await?;
         let who = user.username.clone().unwrap_or_default();
         let forbidden =
@@ -85,11 +112,12 @@ impl Reviewer {
         Ok(AgentHost { node, uid })
     }
 
-    /// Who a person is.
+    /// Who a person is, and from where they ask.
     ///
     /// # Errors
-    /// The token is not valid.
-    pub async fn person(&self, token: &str) -> Result<UserInfo, AuthError> {
+    /// The token is not valid, or too many of that address.
+    pub async fn person(&self, token: &str, from: IpAddr) -> Result<UserInfo, AuthError> {
+        self.people.take(clock::now(), from, false).map_err(|wait| AuthError::TooMany { wait })?;
         self.review(token, None).await
     }
 
@@ -128,8 +156,7 @@ impl Reviewer {
         };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.client.clone());
-        let review =
-            reviews.create(&PostParams::default(), &review).await.map_err(|e| AuthError::Api(Box::new(e)))?;
+        let review = within(reviews.create(&PostParams::default(), &review)).await?;
         let status = review.status.unwrap_or_default();
         let in_audience = audience.is_none_or(|a| status.audiences.iter().flatten().any(|given| given == a));
         match (status.authenticated, status.user) {
@@ -149,8 +176,7 @@ impl Reviewer {
     ) -> Result<(), AuthError> {
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let review =
-            reviews.create(&PostParams::default(), &review).await.map_err(|e| AuthError::Api(Box::new(e)))?;
+        let review = within(reviews.create(&PostParams::default(), &review)).await?;
         if review.status.is_some_and(|s| s.allowed) {
             return Ok(());
         }
@@ -159,6 +185,13 @@ impl Reviewer {
             what: what.to_owned(),
             why: why.to_owned(),
         })
+    }
+}
+
+async fn within<T>(asking: impl Future<Output = kube::Result<T>>) -> Result<T, AuthError> {
+    match tokio::time::timeout(WITHIN, asking).await {
+        Ok(answer) => answer.map_err(|e| AuthError::Api(Box::new(e))),
+        Err(_) => Err(AuthError::Slow),
     }
 }
 
