@@ -28,7 +28,7 @@ use crate::replica::ReplicaHandle;
 /// How often the power state is read where no single policy says.
 const POWER_POLL: Span = Span::from_secs(30);
 
-/// The driver of a warm session, and whether identity was judged in it.
+/// The driver of a warm session, and whether identity matched in it.
 pub struct Warm {
     driver: Option<Box<dyn Bmc>>,
     identified: bool,
@@ -279,8 +279,14 @@ impl Warm {
         }
     }
 
-    /// Whether identity was judged in this session.
-    pub fn set_identified(&mut self, identified: bool) {
+    /// Whether identity matched in this session.
+    pub const fn is_identified(&self) -> bool {
+        self.identified
+    }
+
+    /// Notes whether it does. Where it refuses it is read again before the next reading: a member that could not be read
+    /// for a moment must not stand against this BMC for as long as the session lives.
+    pub const fn set_identified(&mut self, identified: bool) {
         self.identified = identified;
     }
 }
@@ -360,6 +366,7 @@ async fn read_once(handle: &ReplicaHandle, opener: &Opener, entry: &Entry) {
             Ok(facts) => {
                 let verdict = identity::check(&pin, &node_side(&state, &entry.node), &facts, &fleet(&state));
                 entry.note_identity(&facts, Some(&verdict), clock::now());
+                warm.identified = verdict.is_match();
             }
             Err(error) => {
                 failed(&error.full(), error.no_answer());
@@ -367,7 +374,6 @@ async fn read_once(handle: &ReplicaHandle, opener: &Opener, entry: &Entry) {
                 return pause(&entry.wanted).await;
             }
         }
-        warm.identified = true;
     }
     let Some(driver) = warm.driver.as_mut() else { return };
     match driver.power_state(&pin.member).await {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use coroner_arbiter_core::command::Command;
-use coroner_arbiter_core::judge::{Ask, Finding, Judge, JudgeOutput, Sight};
+use coroner_arbiter_core::hears::Hears;
+use coroner_arbiter_core::judge::{Ask, Finding, Judge, JudgeOutput, LISTENS_AT_MOST, Sight};
 use coroner_arbiter_core::leases::Leases;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::view::{BmcView, Sign, Verdict, View};
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
 use crate::bmc_pool::BmcPool;
+use crate::bounds::answer_json;
 use crate::clock;
 use crate::propose::Proposer;
 use crate::replica::Published;
@@ -42,6 +44,8 @@ const STEP: Duration = Duration::from_millis(50);
 const CALM: Span = Span::from_ms(250);
 /// How long a person's confirmation waits for a leader that has only just been elected.
 const LISTEN: Duration = Duration::from_secs(4);
+/// The longest answer to a follower: a thousand suspects at once, and what is asked about them.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Datagrams that may wait; more are dropped, which is what a network does.
 const QUEUE: usize = 8192;
 /// A follower to the leader.
@@ -107,6 +111,7 @@ pub enum Heard {
 struct Desk {
     pool: Option<Pool>,
     settled: bool,
+    settles_in: Option<Span>,
     judged: BTreeMap<NodeName, (View, Verdict)>,
     findings: Vec<Finding>,
     suspects: BTreeMap<NodeName, Mono>,
@@ -220,15 +225,20 @@ impl Hearing {
         let Command::ConfirmOff { node, confirmation, .. } = command else { return command };
         let state = Arc::clone(&self.published.borrow().state);
         let limit = coroner_arbiter_core::policy::select::rules_for(&state, &node).beacons.suspect;
-        let leads = self.published.borrow().role == Role::Leader;
         // Where too little was listened to nothing is known, and a confirmation waits.
+        let leads = self.published.borrow().role == Role::Leader;
         let settled = leads && self.settles(LISTEN).await;
         let now = clock::now();
-        let heard = self.desk().pool.as_ref().is_none_or(|pool| pool.heard_within(now, &state, &node, limit));
+        let (heard, settles_in) = {
+            let desk = self.desk();
+            let heard = desk.pool.as_ref().is_some_and(|pool| pool.heard_within(now, &state, &node, limit));
+            let left = desk.settles_in.unwrap_or(LISTENS_AT_MOST);
+            (heard, (!(settled && desk.pool.is_some())).then_some(left))
+        };
         let last = self.last_sign(&node).map(|(at, _)| at);
         let renews =
             self.leases.borrow().book(now).leases.get(&node).is_some_and(|lease| lease.shows_life(now, last));
-        Command::ConfirmOff { node, confirmation, heard: heard || renews || !settled }
+        Command::ConfirmOff { node, confirmation, heard: Hears::of(settles_in, heard, renews) }
     }
 
     /// How a node was judged last.
@@ -244,6 +254,13 @@ impl Hearing {
     /// All findings.
     pub fn all_findings(&self) -> Vec<Finding> {
         self.desk().findings.clone()
+    }
+
+    /// As if this leader had listened for long enough, to replicas that hear this.
+    #[cfg(test)]
+    pub(crate) fn has_listened(&self, pool: Pool) {
+        let mut desk = self.desk();
+        (desk.settled, desk.settles_in, desk.pool) = (true, None, Some(pool));
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -378,6 +395,7 @@ impl Task {
             };
             let output = judge.step(now, &sight);
             desk.settled = output.settled;
+            desk.settles_in = output.settles_in;
             desk.judged.clone_from(&output.judged);
             desk.findings.clone_from(&output.findings);
             desk.suspects = output.read_bmc.iter().map(|w| (w.node.clone(), w.failure_date)).collect();
@@ -444,7 +462,7 @@ impl Task {
         tokio::spawn(async move {
             let sent = client.post(url).timeout(Duration::from_secs(1)).json(&said).send().await;
             if let Ok(answer) = sent
-                && let Ok(answer) = answer.json::<ToFollower>().await
+                && let Ok(answer) = answer_json::<ToFollower>(answer, ANSWER_BYTES_MAX).await
             {
                 let now = clock::now();
                 let suspects: BTreeMap<NodeName, Mono> =
@@ -472,3 +490,6 @@ fn has_quorum(published: &Published) -> bool {
     let members = published.state.replicas.len().max(1);
     published.active.is_some_and(|active| active > members / 2)
 }
+
+#[cfg(test)]
+mod tests;

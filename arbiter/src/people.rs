@@ -1,7 +1,9 @@
 //! The people's port (TCP 7463) and the root-only socket: what operators and programs read, and what they may ask for.
 //! Any replica answers reads; acts are checked here and handed to the leader.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, Request, State as Axum};
 use axum::http::{StatusCode, header};
@@ -10,14 +12,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use coroner_arbiter_core::command::{Command, Outcome};
+use coroner_arbiter_core::hears::Hears;
+use coroner_arbiter_core::judge::LISTENS_AT_MOST;
 use coroner_arbiter_core::phase::Confirmation;
 use coroner_shared::api::{self, Act, ActAnswer, ApiError, Bound};
 use coroner_shared::id::NodeName;
 use k8s_openapi::api::authentication::v1::UserInfo;
 
+use crate::bounds::{Limits, whole};
 use crate::hearing::Hearing;
 use crate::k8s::auth::{AuthError, Reviewer};
 use crate::propose::{HandOverError, Proposer};
+use crate::serve::Peer;
 use crate::shown::Shown;
 use crate::telemetry::Telemetry;
 
@@ -44,6 +50,9 @@ enum Caller {
     /// Root on this host; the name is typed.
     LocalRoot,
 }
+
+/// An act is a few words.
+const LIMITS: Limits = Limits { bytes: 64 * 1024, within: Duration::from_secs(5) };
 
 type Reply<T> = Result<Json<T>, Refused>;
 
@@ -81,7 +90,8 @@ fn acts(people: People) -> Router {
         .route(api::INCIDENTS, get(incidents))
         .route(api::PAUSE, post(pause))
         .route(api::RESUME, post(resume))
-        .layer(axum::extract::DefaultBodyLimit::max(64 * 1024))
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(LIMITS, whole))
         .with_state(people)
 }
 
@@ -207,7 +217,7 @@ fn command(
             };
             let confirmation = Confirmation { incident, node: uid, boot, who, why };
             // The leader replaces `heard` by what it knows when it proposes.
-            Command::ConfirmOff { node, confirmation, heard: true }
+            Command::ConfirmOff { node, confirmation, heard: Hears::of(Some(LISTENS_AT_MOST), false, false) }
         }
         "return" => Command::Return { node, who, why },
         "repin" => Command::Repin { node, who, why },
@@ -286,7 +296,8 @@ async fn with_token(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let user = people.user(token_of(&request)?).await?;
+    let (token, from) = asker(&request)?;
+    let user = people.user(&token, from).await?;
     request.extensions_mut().insert(Caller::User(Box::new(user)));
     Ok(next.run(request).await)
 }
@@ -296,15 +307,23 @@ async fn may_read_metrics(
     request: Request,
     next: Next,
 ) -> Result<Response, Refused> {
-    let user = people.user(token_of(&request)?).await?;
+    let (token, from) = asker(&request)?;
+    let user = people.user(&token, from).await?;
     people.reviewer.may_read_path(&user, "/metrics").await.map_err(auth_refused)?;
     Ok(next.run(request).await)
 }
 
 impl People {
-    async fn user(&self, token: String) -> Result<UserInfo, Refused> {
-        self.reviewer.person(&token).await.map_err(auth_refused)
+    async fn user(&self, token: &str, from: IpAddr) -> Result<UserInfo, Refused> {
+        self.reviewer.person(token, from).await.map_err(auth_refused)
     }
+}
+
+/// The token of a request, and where it comes from.
+fn asker(request: &Request) -> Result<(String, IpAddr), Refused> {
+    // Every connection of the port has a peer; those that had none would share one share.
+    let peer = request.extensions().get::<Peer>();
+    Ok((token_of(request)?, peer.map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.address.ip())))
 }
 
 fn token_of(request: &Request) -> Result<String, Refused> {
@@ -351,7 +370,8 @@ fn auth_refused(error: AuthError) -> Refused {
     let (status, reason) = match &error {
         AuthError::Unauthenticated(_) => (StatusCode::UNAUTHORIZED, "Unauthenticated"),
         AuthError::Forbidden { .. } => (StatusCode::FORBIDDEN, "Forbidden"),
-        AuthError::Api(_) => (StatusCode::SERVICE_UNAVAILABLE, "ApiUnreadable"),
+        AuthError::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyTokens"),
+        AuthError::Api(_) | AuthError::Slow => (StatusCode::SERVICE_UNAVAILABLE, "ApiUnreadable"),
     };
     if status == StatusCode::SERVICE_UNAVAILABLE {
         tracing::warn!(error = %crate::transport::chain(&error), "a token cannot be reviewed");

@@ -87,7 +87,8 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     let writer = Writer::new(&client);
     let publisher = Publisher::new(client);
     tasks.spawn(named("pruning", prune(proposer.clone(), publisher.clone())));
-    let tools = Tools { proposer, bmcs, hearing, writer, publisher, telemetry };
+    let made_again = executor::Again::default();
+    let tools = Tools { proposer, bmcs, hearing, writer, publisher, telemetry, made_again };
     tasks.spawn(named("executor", executor::run(tools)));
     wait(tasks, ended).await
 }

@@ -165,23 +165,25 @@ async fn accept(listener: &TcpListener) -> std::io::Result<(TcpStream, SocketAdd
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
+    use coroner_shared::time::Span;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     const ANSWER: usize = 64 * 1024 * 1024;
 
     /// Serves one connection with a long answer that may stall for 1.5 s; gives the address, and later how long it took.
-    async fn serving() -> (SocketAddr, impl Future<Output = Duration>) {
+    async fn serving() -> (SocketAddr, impl Future<Output = Span>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().fallback(|| async { vec![b'x'; ANSWER] });
         let served = async move {
             let (stream, _) = listener.accept().await.unwrap();
             hang_up_after(&stream, Duration::from_millis(1500)).unwrap();
-            let began = std::time::Instant::now();
+            let began = clock::now();
             let end = connection(TokioIo::new(stream), router);
             tokio::time::timeout(Duration::from_secs(40), end).await.expect("still served after 40 s");
-            began.elapsed()
+            clock::now().since(began)
         };
         (address, served)
     }
@@ -201,17 +203,17 @@ mod tests {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(REQUEST).await.unwrap();
             let (mut taken, mut piece) = (0, vec![0_u8; 2 * 1024 * 1024]);
-            let began = std::time::Instant::now();
+            let began = clock::now();
             while let Ok(length @ 1..) = stream.read(&mut piece).await {
                 taken += length;
-                if began.elapsed() < Duration::from_secs(4) {
+                if clock::now().since(began) < Span::from_secs(4) {
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
             }
             taken
         });
         let took = served.await;
-        assert!(took > Duration::from_secs(3), "{took:?}");
+        assert!(took > Span::from_secs(3), "{took}");
         assert!(client.await.unwrap() >= ANSWER, "all of it came");
     }
 

@@ -12,6 +12,7 @@ use coroner_shared::time::Span;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
+use crate::hears::Hears;
 use crate::phase::{Confirmation, OffReadings, Released};
 use crate::policy::{Binding, Pin, Policy};
 use crate::view::View;
@@ -186,8 +187,8 @@ pub enum Command {
         node: NodeName,
         /// What they looked at, and what they say.
         confirmation: Confirmation,
-        /// Whether any replica heard it within S, as the leader saw when it proposed.
-        heard: bool,
+        /// What speaks for the node, as the leader saw when it proposed.
+        heard: Hears,
     },
     /// No power command, for everything or one node.
     Pause {

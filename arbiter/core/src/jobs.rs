@@ -28,6 +28,7 @@ use crate::policy::{Pin, ReleaseStrategy};
 use crate::state::{Node, State};
 
 pub use fencing::{BmcKnown, Signs, again_order, fence_order, last_look};
+pub use release::read_before_patch;
 pub use ticks::{TICK_FAR, TICK_NEAR, deadline, tick_after};
 
 /// One unit of work.

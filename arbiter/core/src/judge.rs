@@ -48,6 +48,8 @@ const LOOKED_AT: usize = 200;
 const TERM_SHIFT: u32 = 32;
 /// A decision that only has to wait (one a second, the pace) is proposed this often.
 const WAIT: Span = Span::from_ms(250);
+/// So long a leader listens at most where its group has been running: what to expect of one that is elected just now.
+pub const LISTENS_AT_MOST: Span = grace::COLD;
 /// While a storm lasts the log is told this often; it ends a minute after the last time.
 const STORM_TOLD_EVERY: Span = Span::from_secs(5);
 
@@ -138,6 +140,8 @@ pub struct JudgeOutput {
     /// Whether this leader has listened for long enough to say that somebody is *not* heard. Before that its silence
     /// means nothing, and nothing irreversible may rest on it.
     pub settled: bool,
+    /// How long at most until it has; `None` once it is `settled`.
+    pub settles_in: Option<Span>,
     /// Every suspect with the verdict of this moment.
     pub judged: BTreeMap<NodeName, (View, Verdict)>,
 }
@@ -193,7 +197,8 @@ impl Judge {
         self.asked = self.asked.max(sight.term << TERM_SHIFT);
         let ask_probes = gather::asks(&scene, &mut self.desks, &mut self.asked);
         let judged = self.judge(&scene, &fleet, &looked);
-        let settled = self.grace.is_over(&scene);
+        let settles_in = self.grace.left(&scene);
+        let settled = settles_in.is_none();
         let mut commands = self.signs.commands(&scene, settled);
         if settled {
             commands.extend(self.propose(&scene, &judged));
@@ -205,6 +210,7 @@ impl Judge {
             findings: findings::of(&scene, &fleet, &judged),
             step_down: findings::step_down(&scene, &fleet),
             settled,
+            settles_in,
             judged,
         }
     }

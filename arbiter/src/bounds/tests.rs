@@ -1,16 +1,17 @@
 //! Over real sockets: what comes too slowly, too long or without end is given up, on both ends.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::post;
 use coroner_shared::id::ReplicaId;
+use coroner_shared::time::Span;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::clock;
 use crate::testing::{serve, talk};
 
 const LIMITS: Limits = Limits { bytes: 64 * 1024, within: Duration::from_millis(400) };
@@ -41,10 +42,11 @@ async fn a_whole_body_within_its_limits_passes() {
 #[tokio::test]
 async fn a_body_that_drips_is_given_up_in_time_however_steadily_it_drips() {
     let to = echo(None).await;
-    let began = Instant::now();
+    let began = clock::now();
     let (answer, _) = talk(to, &head("/echo", 1000), b"x", Duration::from_millis(50), 1000).await;
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("BodyTooSlow"), "{answer}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let took = clock::now().since(began);
+    assert!(took < Span::from_secs(10), "{took}");
 }
 
 #[tokio::test]
@@ -103,10 +105,11 @@ async fn an_answer_without_end_is_given_up_at_its_limit() {
 async fn an_answer_that_drips_is_given_up_with_its_requests_time() {
     let url =
         answers("HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n", b"[", Duration::from_millis(50)).await;
-    let began = Instant::now();
+    let began = clock::now();
     let error = answer(get(&url).await, 10_000).await.unwrap_err();
     assert!(matches!(&error, AnswerError::Broken(cause) if cause.is_timeout()), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let took = clock::now().since(began);
+    assert!(took < Span::from_secs(10), "{took}");
 }
 
 #[tokio::test]

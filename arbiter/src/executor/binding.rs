@@ -1,40 +1,22 @@
 //! Verifies bindings over the production path: TLS, log-in, identity; read only. Enrols where nothing is pinned yet, and
 //! goes round all of them every ten minutes, so that a mapping that became wrong is known before it is needed.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use coroner_arbiter_core::command::{Command, Outcome};
+use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::identity;
-use coroner_arbiter_core::policy::Pin;
+use coroner_arbiter_core::rounds::{self, Rounds, Verified};
 use coroner_arbiter_replica::Role;
 use coroner_shared::id::NodeName;
-use coroner_shared::time::{Mono, Span};
 
 use super::Tools;
 use crate::bmc_pool::{fleet, node_side};
 use crate::clock;
 
-/// Between two verifications of one binding; spread over the nodes so that they do not come in a burst.
-const ROUND: Span = Span::from_mins(10);
-/// A binding without a good verification for so long is stale: the node cannot be fenced through it.
-const STALE: Span = Span::from_mins(30);
-
-/// What a verification gave.
-enum Verified {
-    /// An identity was read and judged.
-    Judged(Result<Pin, String>),
-    /// The BMC could not be read: says nothing about whose it is.
-    NotRead(String),
-}
-
 /// Verifies one binding and tells the log.
 pub(super) async fn verify(tools: &Tools, node: &NodeName) {
     let Some(binding) = tools.proposer.published().state.bindings.get(node).cloned() else { return };
-    let result = match read(tools, node).await {
-        Verified::Judged(result) => result,
-        Verified::NotRead(why) => Err(why),
-    };
+    let result = read(tools, node).await.of_new();
     match &result {
         Ok(pin) => {
             tracing::info!(%node, machine = %pin.machine, transform = %pin.transform, member = pin.member, "BMC verified");
@@ -43,69 +25,38 @@ pub(super) async fn verify(tools: &Tools, node: &NodeName) {
     }
     let good = result.is_ok();
     let command = Command::BindingVerified { node: node.clone(), hash: binding.hash.clone(), result };
-    // Also where the log refuses the pin, as it does until the node's agent has registered: each try is a log-in.
-    if !(matches!(tools.commit(command).await, Ok(Outcome::Done)) && good) {
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    }
+    let outcome = tools.commit(command).await.ok();
+    tokio::time::sleep(rounds::rest_after(good, outcome.as_ref()).into()).await;
 }
 
 /// While this replica leads: every binding every ten minutes. The log hears of changes only.
 pub(super) async fn rounds(tools: Tools) {
-    let began = clock::now();
-    let mut good: BTreeMap<NodeName, Mono> = BTreeMap::new();
-    let mut next: BTreeMap<NodeName, Mono> = BTreeMap::new();
+    let mut rounds: Option<Rounds> = None;
     let mut every = tokio::time::interval(Duration::from_secs(5));
     loop {
         every.tick().await;
         let published = tools.proposer.published();
         if published.role != Role::Leader {
-            // A new leader has verified nothing yet and knows of nothing that is stale.
-            (good, next) = (BTreeMap::new(), BTreeMap::new());
+            rounds = None;
             continue;
         }
-        let now = clock::now();
-        let due: Vec<NodeName> = published
-            .state
-            .bindings
-            .iter()
-            .filter(|(node, binding)| {
-                let first = || now + Span::from_ms(spread(node) % ROUND.as_ms());
-                binding.pin.is_some() && *next.entry((*node).clone()).or_insert_with(first) <= now
-            })
-            .map(|(node, _)| node.clone())
-            .collect();
-        for node in due {
-            next.insert(node.clone(), clock::now() + ROUND);
-            one_round(&tools, &node, &mut good, began).await;
+        let rounds = rounds.get_or_insert_with(|| Rounds::new(clock::now()));
+        for node in rounds.due(clock::now(), &published.state) {
+            one_round(&tools, &node, rounds).await;
         }
     }
 }
 
-async fn one_round(tools: &Tools, node: &NodeName, good: &mut BTreeMap<NodeName, Mono>, began: Mono) {
+async fn one_round(tools: &Tools, node: &NodeName, rounds: &mut Rounds) {
     let Some(binding) = tools.proposer.published().state.bindings.get(node).cloned() else { return };
-    let read = read(tools, node).await;
-    let now = clock::now();
-    let result = match read {
-        Verified::Judged(Ok(pin)) => {
-            good.insert(node.clone(), now);
-            Ok(pin)
-        }
-        Verified::Judged(Err(why)) => Err(why),
-        Verified::NotRead(why) => {
-            let since = good.get(node).copied().unwrap_or(began);
-            if now.since(since) < STALE {
-                tracing::warn!(%node, why, "BMC not read in this round; it is tried again in ten minutes");
-                return;
-            }
-            Err(format!("stale: not verified for {}: {why}", now.since(since)))
-        }
-    };
-    if result.is_ok() == binding.disabled.is_none() {
-        return;
+    let verified = read(tools, node).await;
+    if let Verified::NotRead(why) = &verified {
+        tracing::warn!(%node, why, "BMC not read in this round; it is tried again in ten minutes");
     }
-    let command = Command::BindingVerified { node: node.clone(), hash: binding.hash, result };
-    // Not committed: the next round finds the same difference.
-    let _ = tools.commit(command).await;
+    if let Some(command) = rounds.command(clock::now(), node, &binding, verified) {
+        // Not committed: the next round finds the same difference.
+        let _ = tools.commit(command).await;
+    }
 }
 
 /// Reads identity over a session of its own and judges it.
@@ -132,23 +83,4 @@ async fn read(tools: &Tools, node: &NodeName) -> Verified {
         entry.show_identity(&facts, verdict.as_ref(), clock::now());
     }
     Verified::Judged(identity::verify(binding.pin.as_ref(), &side, &facts, &fleet))
-}
-
-/// A number of the name: the same on every replica, different for most nodes.
-fn spread(node: &NodeName) -> u64 {
-    node.as_str()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn verifications_are_spread_over_the_round() {
-        let at = |n: u32| spread(&NodeName::new(format!("node-{n}")).unwrap()) % ROUND.as_ms();
-        let early = (0..1000).filter(|n| at(*n) < ROUND.as_ms() / 2).count();
-        assert!((400..600).contains(&early), "{early} of 1000 in the first half");
-    }
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Look, Note, Over, Step};
 use coroner_arbiter_core::identity;
-use coroner_arbiter_core::jobs::{self, FenceJob, Job, Signs};
+use coroner_arbiter_core::jobs::{self, FenceJob, Job, Life, ReleaseJob, Signs};
+use coroner_arbiter_core::last_read::{self, LastReadVerdict};
 use coroner_arbiter_core::permit;
+use coroner_arbiter_core::phase::OffReadings;
+use coroner_arbiter_core::policy::Pin;
 use coroner_bmc::{Bmc, BmcError};
 use coroner_shared::bmc::{CommandAnswer, Continuity, Login};
 use coroner_shared::id::NodeName;
@@ -21,7 +24,10 @@ use crate::clock;
 struct Performing<'a> {
     tools: &'a Tools,
     job: &'a Job,
-    fence: &'a FenceJob,
+    life: &'a Life,
+    pin: Pin,
+    /// It reads again what was proven: nothing may be proposed or sent here.
+    reads_only: bool,
     entry: std::sync::Arc<Entry>,
     /// The replica's warm session, so that steadiness can be shown; polling waits while it is ours.
     first: OwnedMutexGuard<Warm>,
@@ -53,7 +59,9 @@ pub(super) async fn run(tools: &Tools, job: &Job, fence: &FenceJob, mut cancelle
     let Some(order) = jobs::fence_order(&state, fence, known) else { return };
     tracing::info!(%node, incident = %fence.life.incident, class = fence.class.word(), steady, "fencing begins");
     let told = Told { paused: order.paused, ..Told::default() };
-    let mut performing = Performing { tools, job, fence, entry, first, second: None, told };
+    let (life, pin) = (&fence.life, fence.pin.clone());
+    let mut performing =
+        Performing { tools, job, life, pin, reads_only: false, entry, first, second: None, told };
     let mut machine = Fence::new(order);
     let mut step = machine.next(clock::now(), FenceEvent::Start);
     loop {
@@ -84,11 +92,44 @@ pub(super) async fn run(tools: &Tools, job: &Job, fence: &FenceJob, mut cancelle
     performing.close().await;
 }
 
+/// Makes a proof's readings again, for the last read. Over the warm session as a fence does: only so can the reading
+/// after it show that nothing restarted in between. Identity is read anew in it first, which the machine asks for.
+///
+/// # Errors
+/// The verdict where they are no proof.
+pub(super) async fn read_again(
+    tools: &Tools,
+    job: &Job,
+    release: &ReleaseJob,
+) -> Result<OffReadings, LastReadVerdict> {
+    let life = &release.life;
+    let failed = |why: &str| LastReadVerdict::Failed(why.to_owned());
+    let entry = tools.bmcs.entry(&life.node).ok_or_else(|| failed("the node has no binding"))?;
+    let first = entry.borrow().await;
+    let state = tools.proposer.published().state;
+    let order = jobs::again_order(&state, release, entry.known(clock::now()))
+        .ok_or_else(|| failed("the binding is not verified"))?;
+    let (pin, told) = (order.pin.clone(), Told { paused: order.paused, ..Told::default() });
+    let mut performing =
+        Performing { tools, job, life, pin, reads_only: true, entry, first, second: None, told };
+    let mut machine = Fence::new(order);
+    let mut step = machine.next(clock::now(), FenceEvent::Start);
+    let ended = loop {
+        performing.note(&mut machine);
+        match performing.perform(&mut machine, step).await {
+            Ok(event) => step = machine.next(clock::now(), event),
+            Err(ended) => break ended,
+        }
+    };
+    performing.close().await;
+    last_read::made_again(ended)
+}
+
 impl Performing<'_> {
     /// Performs one step; `Err` once it is over.
     async fn perform(&mut self, machine: &mut Fence, step: Step) -> Result<FenceEvent, Ended> {
-        let node = self.fence.life.node.clone();
-        let member = self.fence.pin.member.clone();
+        let node = self.life.node.clone();
+        let member = self.pin.member.clone();
         Ok(match step {
             Step::LastLook => FenceEvent::Looked(look(self.tools, self.job, &node).await),
             Step::Identify(over) => FenceEvent::Identity(self.identify(over).await),
@@ -107,6 +148,10 @@ impl Performing<'_> {
                 let opened = open_session(self.tools, &node).await;
                 FenceEvent::Opened(opened.map(|driver| self.second = Some(driver)))
             }
+            Step::Commit(_) if self.reads_only => FenceEvent::Committed(Err("only reading".to_owned())),
+            Step::SendForceOff { .. } if self.reads_only => {
+                FenceEvent::Answered(CommandAnswer::Refused { why: "only reading".to_owned() })
+            }
             Step::Commit(command) => {
                 tracing::debug!(%node, ?command, "proposing");
                 FenceEvent::Committed(self.tools.commit(*command).await.map_err(|e| e.to_string()))
@@ -124,7 +169,7 @@ impl Performing<'_> {
 
     async fn driver(&mut self, over: Over) -> Result<&mut Box<dyn Bmc>, String> {
         match over {
-            Over::First => self.first.driver(self.tools.bmcs.opener(), &self.fence.life.node).await,
+            Over::First => self.first.driver(self.tools.bmcs.opener(), &self.life.node).await,
             Over::New => self.second.as_mut().ok_or_else(|| "the second session is not open".to_owned()),
         }
     }
@@ -138,12 +183,11 @@ impl Performing<'_> {
         match result {
             Ok(facts) => {
                 let state = self.tools.proposer.published().state;
-                let node = &self.fence.life.node;
-                let verdict =
-                    identity::check(&self.fence.pin, &node_side(&state, node), &facts, &fleet(&state));
+                let node = &self.life.node;
+                let verdict = identity::check(&self.pin, &node_side(&state, node), &facts, &fleet(&state));
                 self.entry.note_identity(&facts, Some(&verdict), now);
                 if over == Over::First {
-                    self.first.set_identified(true);
+                    self.first.set_identified(verdict.is_match());
                 }
                 Ok(Identified { facts, login })
             }
@@ -185,8 +229,8 @@ impl Performing<'_> {
     }
 
     async fn force_off(&mut self, number: u32, send_before: Mono, deadline: Mono) -> FenceEvent {
-        let node = self.fence.life.node.clone();
-        let member = self.fence.pin.member.clone();
+        let node = self.life.node.clone();
+        let member = self.pin.member.clone();
         let driver = match self.driver(Over::First).await {
             Ok(driver) => driver,
             Err(why) => return FenceEvent::NotSent { why },
@@ -230,7 +274,7 @@ impl Performing<'_> {
     /// Tells the machine what has changed; whether anything has.
     fn note(&mut self, machine: &mut Fence) -> bool {
         let now = clock::now();
-        let node = &self.fence.life.node;
+        let node = &self.life.node;
         let state = self.tools.proposer.published().state;
         let steady =
             self.entry.with_track(|t| if t.steady(now) { t.shown().cloned() } else { None }).flatten();
@@ -283,9 +327,13 @@ pub(super) async fn look(tools: &Tools, job: &Job, node: &NodeName) -> Result<Lo
     if !tools.hearing.settled() {
         return Err("this leader has only just been elected and does not know yet who is heard".to_owned());
     }
-    let signs = Signs {
+    Ok(jobs::last_look(&state, job, at, signs(tools, node)))
+}
+
+/// What this leader hears of a node.
+pub(super) fn signs(tools: &Tools, node: &NodeName) -> Signs {
+    Signs {
         heard: tools.hearing.last_sign(node).map(|(at, _)| at),
         lease_moved: tools.hearing.lease_moved(node),
-    };
-    Ok(jobs::last_look(&state, job, at, signs))
+    }
 }

@@ -8,11 +8,12 @@ mod publish;
 mod release;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::jobs::{self, Job, JobKey};
+use coroner_arbiter_core::last_read::MadeAgain;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_replica::{NotLeader, Role};
 use coroner_shared::time::{Mono, Span};
@@ -46,7 +47,13 @@ pub struct Tools {
     pub publisher: Publisher,
     /// Metrics.
     pub telemetry: Arc<Telemetry>,
+    /// Readings that were made again.
+    pub made_again: Again,
 }
+
+/// What is kept of readings that were made again; a cache, so losing it costs time only.
+#[derive(Clone, Default)]
+pub struct Again(Arc<Mutex<MadeAgain>>);
 
 /// One that runs.
 struct Running {
@@ -148,6 +155,15 @@ async fn perform(tools: &Tools, job: &Job, mut cancelled: watch::Receiver<bool>)
     }
 }
 
+// === impl Again ===
+
+impl Again {
+    /// Works on what is kept.
+    fn with<T>(&self, work: impl FnOnce(&mut MadeAgain) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 // === impl Tools ===
 
 impl Tools {
@@ -182,3 +198,6 @@ impl Tools {
         self.read_state().await.is_ok_and(|state| jobs::wanted(&state, job))
     }
 }
+
+#[cfg(test)]
+mod tests;

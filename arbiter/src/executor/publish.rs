@@ -166,18 +166,8 @@ pub(super) async fn policy(tools: &Tools, name: &str, conflicts: &[String]) {
                 .is_some_and(|p| coroner_arbiter_core::policy::select::selects(p, labels))
         };
         let nodes = u32::try_from(labels.filter(|l| selects(l)).count()).unwrap_or(u32::MAX);
-        let unusable = published.state.policies.get(name).and_then(|p| p.unusable.clone());
-        let (reason, message) = match unusable {
-            Some(why) => ("WrongValue", format!("its nodes are only observed: {why}")),
-            None if conflicts.is_empty() => ("Accepted", String::new()),
-            None => (
-                "Conflict",
-                format!(
-                    "nodes of this policy are selected by {} too: they are only observed until one of them selects them no more",
-                    conflicts.join(", ")
-                ),
-            ),
-        };
+        let unusable = published.state.policies.get(name).and_then(|p| p.unusable.as_deref());
+        let (reason, message) = acceptance(unusable, conflicts);
         let accepted = reason == "Accepted";
         let condition = Condition {
             type_: "Accepted".to_owned(),
@@ -197,6 +187,21 @@ pub(super) async fn policy(tools: &Tools, name: &str, conflicts: &[String]) {
             Err(_) => AGAIN,
         };
         tokio::time::sleep(wait).await;
+    }
+}
+
+/// Reason and message of a policy's condition `Accepted`.
+fn acceptance(unusable: Option<&str>, conflicts: &[String]) -> (&'static str, String) {
+    match unusable {
+        Some(why) => ("WrongValue", format!("its nodes are only observed: {why}")),
+        None if conflicts.is_empty() => ("Accepted", String::new()),
+        None => (
+            "Conflict",
+            format!(
+                "nodes of this policy are selected by {} too: they are only observed until one of them selects them no more",
+                conflicts.join(", ")
+            ),
+        ),
     }
 }
 
@@ -220,4 +225,21 @@ pub(super) async fn page(tools: &Tools, node: &NodeName, reason: &str, text: &st
     }
     let _ = tools.commit(Command::Paged { node: node.clone(), reason: reason.to_owned() }).await;
     tokio::time::sleep(AGAIN).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_says_why_it_is_not_in_force_and_a_wrong_value_before_a_conflict() {
+        let other = ["other".to_owned()];
+        assert_eq!(acceptance(None, &[]), ("Accepted", String::new()));
+        let (reason, message) = acceptance(None, &other);
+        assert_eq!(reason, "Conflict");
+        assert!(message.contains("selected by other too"), "{message}");
+        let (reason, message) = acceptance(Some("brakes.floor is 0: must be 1 or more"), &other);
+        assert_eq!(reason, "WrongValue");
+        assert!(message.contains("only observed: brakes.floor is 0"), "{message}");
+    }
 }

@@ -4,31 +4,24 @@
 use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
-use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Over, Step};
 use coroner_arbiter_core::identity;
 use coroner_arbiter_core::jobs::{
     self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob,
     WriteReleaseJob,
 };
-use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
-use coroner_arbiter_core::phase::{FenceProof, OffReadings, Released};
-use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
-use coroner_arbiter_core::proof::ProofNeeds;
-use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
+use coroner_arbiter_core::last_read::{self, AtHand, LastRead, LastReadVerdict, judge};
+use coroner_arbiter_core::phase::{OffReadings, Released};
+use coroner_arbiter_core::policy::{Pin, ReleaseStrategy};
+use coroner_shared::bmc::{Power, PowerReading};
 use coroner_shared::time::{Mono, Span};
 
 use super::Tools;
-use super::fence::{look, open_session};
+use super::fence::{self, signs};
 use crate::bmc_pool::{fleet, node_side};
 use crate::clock;
 use crate::k8s::release::{Subject, WriteError};
 use crate::shown::log_age;
 
-/// How long a last read waits for a BMC.
-const READ: Duration = Duration::from_secs(20);
-/// How long it waits where a person vouched for the machine: its BMC is most likely dead with it, and On within this
-/// time still refuses.
-const CONFIRMED: Duration = Duration::from_secs(3);
 /// How long a release waits, once, for a leader that has only just been elected to hear who is heard.
 const SETTLES: Duration = Duration::from_secs(30);
 /// Between two looks at what is left.
@@ -44,7 +37,7 @@ pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
     if !tools.hearing.settles(SETTLES).await {
         return;
     }
-    let (verdict, again) = last_read(tools, job, release).await;
+    let (verdict, again) = make_last_read(tools, job, release).await;
     // After the last read, which may take a minute: who cordons the node meanwhile, as people do with a dead one, must
     // find it cordoned after its return.
     let before = match &release.kept {
@@ -55,18 +48,7 @@ pub(super) async fn release(tools: &Tools, job: &Job, release: &ReleaseJob) {
             Err(error) => return complain(tools, life, &error).await,
         },
     };
-    let command = match verdict {
-        LastReadVerdict::Good => {
-            Command::ReleaseBegun { node: life.node.clone(), incident: life.incident.clone(), before, again }
-        }
-        LastReadVerdict::On => {
-            Command::LastReadOn { node: life.node.clone(), incident: life.incident.clone() }
-        }
-        LastReadVerdict::Redo(why) | LastReadVerdict::Failed(why) => {
-            Command::LastReadFailed { node: life.node.clone(), incident: life.incident.clone(), why }
-        }
-    };
-    let outcome = tools.commit(command).await;
+    let outcome = tools.commit(last_read::command(verdict, life, before, again)).await;
     if !matches!(outcome, Ok(Outcome::Done)) {
         tokio::time::sleep(LOOK).await;
     }
@@ -77,7 +59,7 @@ pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
     let life = &write.life;
     let subject = subject(life);
     let digest = digest(tools, life);
-    let release = as_release(tools, write);
+    let release = jobs::read_before_patch(&tools.proposer.published().state, write);
     if !tools.hearing.settles(SETTLES).await {
         return;
     }
@@ -86,7 +68,7 @@ pub(super) async fn write(tools: &Tools, job: &Job, write: &WriteReleaseJob) {
             Ok(node) => node,
             Err(error) => return complain(tools, life, &error).await,
         };
-        let (verdict, _) = last_read(tools, job, &release).await;
+        let (verdict, _) = make_last_read(tools, job, &release).await;
         if verdict != LastReadVerdict::Good {
             tracing::warn!(node = %life.node, ?verdict, "the taint is not written: the last read does not permit it");
             return tokio::time::sleep(LOOK).await;
@@ -267,73 +249,61 @@ pub(super) async fn give_back(tools: &Tools, job: &Job, back: &ReturnJob) {
 
 // === the last read ===
 
-/// What a last read needs, from a release that has begun already.
-fn as_release(tools: &Tools, write: &WriteReleaseJob) -> ReleaseJob {
-    let state = tools.proposer.published().state;
-    let binding = state.bindings.get(&write.life.node);
-    ReleaseJob {
-        life: write.life.clone(),
-        proof: write.proof.clone(),
-        kept: Some(write.released.clone()),
-        pin: binding.and_then(|b| b.pin.clone()),
-        cached: binding.is_some_and(|b| b.quirks.contains(&Quirk::Cached)),
-    }
-}
-
-/// Reads the power state once more and judges it; makes the proof's readings again where one does not do, and gives
-/// them too.
-async fn last_read(
+/// Reads the power state once more and judges it; makes the proof's readings again where one does not do. Gives those
+/// that stand for the proof's own, if any do.
+async fn make_last_read(
     tools: &Tools,
     job: &Job,
     release: &ReleaseJob,
 ) -> (LastReadVerdict, Option<Box<OffReadings>>) {
-    let first = one_last_read(tools, release, None).await;
-    let LastReadVerdict::Redo(why) = &first else { return (first, None) };
+    let incident = &release.life.incident;
+    let made = tools.made_again.with(|made| made.of(incident).cloned());
+    let first = one_last_read(tools, release, made.as_ref()).await;
+    tools.made_again.with(|made| made.judged(incident, &first));
+    let LastReadVerdict::Redo(why) = &first else { return (first, made.map(|(again, _)| Box::new(again))) };
     tracing::info!(node = %release.life.node, why, "the proof's readings are made again");
-    match read_again(tools, job, release).await {
-        Ok((readings, at)) => {
-            (one_last_read(tools, release, Some((&readings, at))).await, Some(Box::new(readings)))
-        }
-        Err(verdict) => (verdict, None),
-    }
+    let again = match fence::read_again(tools, job, release).await {
+        Ok(readings) => (readings, clock::now()),
+        Err(verdict) => return (verdict, None),
+    };
+    let verdict = one_last_read(tools, release, Some(&again)).await;
+    tools.made_again.with(|made| {
+        made.keep(incident, again.0.clone(), again.1);
+        made.judged(incident, &verdict);
+    });
+    (verdict, Some(Box::new(again.0)))
 }
 
 async fn one_last_read(
     tools: &Tools,
     release: &ReleaseJob,
-    again: Option<(&OffReadings, Mono)>,
+    again: Option<&(OffReadings, Mono)>,
 ) -> LastReadVerdict {
-    let ReleaseJob { life, proof, kept: _, pin, cached } = release;
-    let (pin, cached) = (pin.as_ref(), *cached);
+    let life = &release.life;
     let asked = clock::now();
-    let reading = match pin {
-        Some(_) => {
-            let limit = if matches!(proof, FenceProof::PersonConfirmed { .. }) { CONFIRMED } else { READ };
-            let read = tokio::time::timeout(limit, read_power(tools, life, pin)).await;
-            read.unwrap_or_else(|_| Err(format!("the BMC gave no answer within {limit:?}")))
+    let reading = match &release.pin {
+        Some(pin) => {
+            let limit = last_read::answer_within(&release.proof);
+            let read = tokio::time::timeout(limit.into(), read_power(tools, life, Some(pin))).await;
+            read.unwrap_or_else(|_| Err(format!("the BMC gave no answer within {limit}")))
         }
-        None => Err("the node has no binding".to_owned()),
+        None => Err("the node has no verified binding".to_owned()),
     };
     let now = clock::now();
     let published = tools.proposer.published();
-    let proven_ago = log_age(&published, proof.at(), now);
-    let since = |at: Mono| now.since(at) < proven_ago;
-    let needs = pin.map(|pin| ProofNeeds { pin, machine: life.incarnation.machine, cached, answer: None });
-    let steady = tools.bmcs.entry(&life.node).and_then(|e| e.with_track(|t| t.steady(now))).unwrap_or(false);
-    judge(&LastRead {
-        proof,
-        again: again.map(|(readings, _)| readings),
-        age: again.map_or(proven_ago, |(_, at)| now.since(at)),
-        needs,
-        steady,
+    judge(&LastRead::of(&AtHand {
+        release,
+        now,
+        proven_ago: log_age(&published, release.proof.at(), now),
+        again,
+        asked,
         reading: reading.as_ref().map_err(String::as_str),
-        reading_age: now.since(asked),
-        heard: tools.hearing.last_sign(&life.node).is_some_and(|(at, _)| since(at)),
-        lease_moved: tools.hearing.lease_moved(&life.node).is_some_and(since),
-    })
+        steady: tools.bmcs.entry(&life.node).is_some_and(|e| e.known(now).steady),
+        signs: signs(tools, &life.node),
+    }))
 }
 
-/// One reading over the warm session.
+/// One reading over the warm session, whose identity matched in it.
 async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<PowerReading, String> {
     let node = &life.node;
     let state = tools.proposer.published().state;
@@ -342,15 +312,19 @@ async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<Pow
         .ok_or("the binding is not verified")?;
     let entry = tools.bmcs.entry(node).ok_or("the node has no binding")?;
     let mut warm = entry.borrow().await;
+    warm.driver(tools.bmcs.opener(), node).await?;
+    let identified = warm.is_identified();
     let driver = warm.driver(tools.bmcs.opener(), node).await?;
-    if driver.login().is_none() {
+    if !identified {
         let facts = driver.identify().await.map_err(|e| e.full())?;
         let verdict = identity::check(pin, &node_side(&state, node), &facts, &fleet(&state));
         entry.note_identity(&facts, Some(&verdict), clock::now());
+        warm.set_identified(verdict.is_match());
         if !verdict.is_match() {
             return Err(verdict.to_string());
         }
     }
+    let driver = warm.driver(tools.bmcs.opener(), node).await?;
     match driver.power_state(&pin.member).await {
         Ok(reading) => {
             entry.note_power(&reading, clock::now());
@@ -361,68 +335,6 @@ async fn read_power(tools: &Tools, life: &Life, pin: Option<&Pin>) -> Result<Pow
             Err(error.full())
         }
     }
-}
-
-/// Drives a fence that only reads: the proof's readings, made again.
-async fn read_again(
-    tools: &Tools,
-    job: &Job,
-    release: &ReleaseJob,
-) -> Result<(OffReadings, Mono), LastReadVerdict> {
-    let life = &release.life;
-    let failed = |why: &str| LastReadVerdict::Failed(why.to_owned());
-    let state = tools.proposer.published().state;
-    let entry = tools.bmcs.entry(&life.node).ok_or_else(|| failed("the node has no binding"))?;
-    let order = jobs::again_order(&state, release, entry.known(clock::now()))
-        .ok_or_else(|| failed("the binding is not verified"))?;
-    let pin = order.pin.clone();
-    let mut fence = Fence::new(order);
-    let mut first = tools.bmcs.open(&life.node).await.map_err(|why| failed(&why))?;
-    let mut second = None;
-    let mut step = fence.next(clock::now(), FenceEvent::Start);
-    let readings = loop {
-        let event = match step {
-            Step::LastLook => FenceEvent::Looked(look(tools, job, &life.node).await),
-            Step::Identify(over) => {
-                let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
-                let Some(driver) = driver else { break Err(failed("the second session is not open")) };
-                let facts = driver.identify().await.map_err(|e| e.full());
-                let login = driver.login().unwrap_or(Login::Basic);
-                FenceEvent::Identity(facts.map(|facts| Identified { facts, login }))
-            }
-            Step::ReadPower(over) => {
-                let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
-                let Some(driver) = driver else { break Err(failed("the second session is not open")) };
-                let reading = driver.power_state(&pin.member).await.map_err(|e| e.full());
-                let login = driver.login().unwrap_or(Login::Basic);
-                FenceEvent::Power(reading.map(|reading| (reading, login)))
-            }
-            Step::NewSession => {
-                let opened = open_session(tools, &life.node).await;
-                FenceEvent::Opened(opened.map(|driver| second = Some(driver)))
-            }
-            Step::Wait { until } => {
-                tokio::time::sleep(until.since(clock::now()).into()).await;
-                FenceEvent::Woke
-            }
-            Step::DeleteSession { .. } => FenceEvent::Deleted,
-            // A fence that reads again asks for neither; nothing may be sent here.
-            Step::Commit(_) => FenceEvent::Committed(Err("only reading".to_owned())),
-            Step::SendForceOff { .. } => {
-                FenceEvent::Answered(CommandAnswer::Refused { why: "only reading".to_owned() })
-            }
-            Step::Ended(Ended::OffAgain { readings }) => break Ok((*readings, clock::now())),
-            Step::Ended(Ended::OnAgain) => break Err(LastReadVerdict::On),
-            Step::Ended(Ended::Proven) => break Err(failed("it ended as a proof")),
-            Step::Ended(Ended::Closed { why }) => break Err(failed(&why)),
-        };
-        step = fence.next(clock::now(), event);
-    };
-    for mut driver in [Some(first), second].into_iter().flatten() {
-        // Best effort: a session left behind dies by its own time-out.
-        let _ = driver.close().await;
-    }
-    readings
 }
 
 // === helpers ===

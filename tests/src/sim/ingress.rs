@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use coroner_arbiter_core::command::{Command, Outcome};
+use coroner_arbiter_core::hears::Hears;
+use coroner_arbiter_core::judge::LISTENS_AT_MOST;
 use coroner_arbiter_core::observers;
 use coroner_arbiter_core::policy::select::rules_for;
 use coroner_arbiter_core::state::State;
@@ -173,16 +175,18 @@ impl World {
         let Command::ConfirmOff { node, confirmation, .. } = command else { return command };
         let host = self.site.replicas[index];
         let now = self.machines[host].host_time(self.now);
-        let heard = self.replicas[index].process.as_ref().is_none_or(|process| {
+        let heard = self.replicas[index].process.as_ref().is_some_and(|process| {
             let state = &process.published.state;
             let limit = rules_for(state, &node).beacons.suspect;
-            process.ears.pool.as_ref().is_none_or(|pool| pool.heard_within(now, state, &node, limit))
+            process.ears.pool.as_ref().is_some_and(|pool| pool.heard_within(now, state, &node, limit))
         });
+        let pooled = self.replicas[index].process.as_ref().is_some_and(|p| p.ears.pool.is_some());
+        let settles_in = (!(settled && pooled)).then_some(LISTENS_AT_MOST);
         let last = self.last_sign(index, &node).map(|(at, _)| at);
         let renews = self.replicas[index].process.as_ref().is_some_and(|p| {
             p.leases.book(now).leases.get(&node).is_some_and(|lease| lease.shows_life(now, last))
         });
-        Command::ConfirmOff { node, confirmation, heard: heard || renews || !settled }
+        Command::ConfirmOff { node, confirmation, heard: Hears::of(settles_in, heard, renews) }
     }
 
     pub(crate) fn replica_receives(&mut self, machine: usize, source: usize, packet: &Packet) {

@@ -1,6 +1,7 @@
 //! What people do, through whichever replica they happen to reach. Mirrors the acts of `arbiter/src/people.rs`.
 
 use coroner_arbiter_core::command::Command;
+use coroner_arbiter_core::hears::Hears;
 use coroner_arbiter_core::phase::Confirmation;
 use coroner_arbiter_core::policy::Mode;
 use coroner_shared::id::{IncidentId, NodeName, NodeUid};
@@ -187,12 +188,16 @@ impl World {
                 if looked || unheard {
                     return None;
                 }
-                Command::ConfirmOff { node: name(node), confirmation: self.confirms(*node)?, heard: true }
+                Command::ConfirmOff {
+                    node: name(node),
+                    confirmation: self.confirms(*node)?,
+                    heard: Hears::Node,
+                }
             }
             Act::ConfirmOther(node) => {
                 let incident = IncidentId::of(&name(node), u64::MAX);
                 let confirmation = Confirmation { incident, ..self.confirms(*node)? };
-                Command::ConfirmOff { node: name(node), confirmation, heard: true }
+                Command::ConfirmOff { node: name(node), confirmation, heard: Hears::Node }
             }
             Act::FenceReplaced(node) => {
                 let uid = NodeUid::new("uid-of-a-node-that-went").ok()?;

@@ -24,7 +24,7 @@ use super::world::{Shared, World};
 
 const POWER_POLL: Span = Span::from_secs(30);
 
-/// The driver of a warm session, and whether identity was judged in it.
+/// The driver of a warm session, and whether identity matched in it.
 #[derive(Default)]
 pub(crate) struct Warm {
     pub(crate) driver: Option<Driver>,
@@ -284,7 +284,7 @@ async fn read(
         let facts = driver.identify(shared).await?;
         let verdict = identity::check(pin, &node_side(state, &entry.node), &facts, &fleet(state));
         entry.identified(&verdict, shared.host_now(index));
-        entry.warm.borrow_mut().identified = true;
+        entry.warm.borrow_mut().identified = verdict.is_match();
     }
     driver.at(&pin.member);
     let reading = driver.power_state(shared).await?;

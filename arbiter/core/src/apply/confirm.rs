@@ -8,6 +8,7 @@ use super::{At, ledger};
 use crate::command::Outcome;
 use crate::evidence::LookedAt;
 use crate::fence::COMMAND_DEADLINE;
+use crate::hears::Hears;
 use crate::permit;
 use crate::phase::{Confirmation, FenceProof, HeldReason, Phase, Released};
 use crate::policy::select::enforcing;
@@ -20,7 +21,7 @@ pub(crate) fn confirm_off(
     at: At<'_>,
     name: &NodeName,
     confirmation: &Confirmation,
-    heard: bool,
+    heard: Hears,
 ) -> Outcome {
     let released = match admit(state, name, confirmation, heard) {
         Ok(released) => released,
@@ -56,14 +57,14 @@ pub(crate) fn confirm_off(
 
 /// What speaks for a machine that runs although nobody hears its agent: a hold says so, or the kubelet renewed its Lease
 /// and its next renewal is not overdue. A person who is mistaken about the machine must not be believed against that.
-fn shows_life(state: &State, node: &Node) -> Option<HeldReason> {
+fn shows_life(state: &State, node: &Node, heard: Hears) -> Option<HeldReason> {
     if let Phase::Held { why: why @ (HeldReason::KubeletAlive | HeldReason::HostAnswersOnly), .. } =
         &node.phase
     {
         return Some(why.clone());
     }
     let renewed = node.lease_moved.is_some_and(|moved| state.now.since(moved) < LEASE_RENEWAL);
-    renewed.then_some(HeldReason::KubeletAlive)
+    (renewed || heard == Hears::Kubelet).then_some(HeldReason::KubeletAlive)
 }
 
 /// Whether the confirmation may be taken; what was released before, in a re-fence.
@@ -71,7 +72,7 @@ fn admit(
     state: &State,
     name: &NodeName,
     confirmation: &Confirmation,
-    heard: bool,
+    heard: Hears,
 ) -> Result<Option<Released>, Outcome> {
     let refused = |refusal: ConfirmRefusal| Err(refusal.refuse(name));
     let Some(node) = state.nodes.get(name) else {
@@ -104,11 +105,15 @@ fn admit(
     }
     // A registration of another boot is a sign of life, too.
     let rebooted = node.member.as_ref().is_some_and(|m| m.boot != life.boot);
-    if heard || node.heard_since.is_some() || rebooted {
+    if heard == Hears::Node || node.heard_since.is_some() || rebooted {
         return refused(ConfirmRefusal::Heard);
     }
-    if let Some(why) = shows_life(state, node) {
+    if let Some(why) = shows_life(state, node, heard) {
         return refused(ConfirmRefusal::ShowsLife(why));
+    }
+    // Last: what speaks for the machine is the better answer, and will not be another one in a few seconds.
+    if let Hears::NotYet { ask_again } = heard {
+        return refused(ConfirmRefusal::NotListenedYet(ask_again));
     }
     if let Some(why) = permit::observes(state, name) {
         return Err(HoldRefusal::Held(why).refuse(name));

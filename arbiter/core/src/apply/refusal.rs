@@ -6,6 +6,8 @@ mod fact;
 mod fencing;
 mod held;
 
+use std::borrow::Cow;
+
 use coroner_shared::id::NodeName;
 
 use crate::command::{Outcome, Refusal};
@@ -24,7 +26,12 @@ pub(crate) struct Said {
     /// What Coroner does next.
     pub(crate) next: &'static str,
     /// What the operator can do.
-    pub(crate) advice: &'static str,
+    pub(crate) advice: Cow<'static, str>,
+}
+
+/// A refusal whose words are all fixed but one clause.
+fn said(word: &'static str, what: &str, next: &'static str, advice: &'static str) -> Said {
+    Said { word, what: what.to_owned(), next, advice: advice.into() }
 }
 
 /// Something that refuses.

@@ -2,7 +2,9 @@
 
 use coroner_shared::mutant::{Mutant, planted};
 
-use super::{ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob};
+use super::{
+    ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob, WriteReleaseJob,
+};
 use crate::apply::{confirmation_is_over, end_waits_for, may_power_on, return_waits_for};
 use crate::permit;
 use crate::phase::{FenceProof, Phase, Released};
@@ -28,6 +30,18 @@ pub(super) fn proven(
         cached: binding.is_some_and(|b| b.quirks.contains(&Quirk::Cached)),
         life,
     }));
+}
+
+/// The last read once more, right before the patch: between its commit and the patch the leader may have changed.
+pub fn read_before_patch(state: &State, write: &WriteReleaseJob) -> ReleaseJob {
+    let binding = state.bindings.get(&write.life.node);
+    ReleaseJob {
+        life: write.life.clone(),
+        proof: write.proof.clone(),
+        kept: Some(write.released.clone()),
+        pin: pin_of(state, &write.life),
+        cached: binding.is_some_and(|b| b.quirks.contains(&Quirk::Cached)),
+    }
 }
 
 fn pin_of(state: &State, life: &Life) -> Option<Pin> {

@@ -1,7 +1,7 @@
 //! How long a new leader listens before it judges.
 //!
 //! ```text
-//!   leader since, group since, who is heard --> over?
+//!   leader since, group since, who is heard --> over, or how long at most until then
 //! ```
 //!
 //! A leader that has just been elected has heard little: judged at once, everybody is silent (Ceph #60513, #11167). If it
@@ -16,7 +16,7 @@ use super::scene::{HEARD, Scene};
 /// The least time, if warm.
 const WARM: Span = Span::from_secs(1);
 /// The time if not.
-const COLD: Span = Span::from_secs(5);
+pub(super) const COLD: Span = Span::from_secs(5);
 /// After quorum came from nothing.
 const FROM_NOTHING: Span = Span::from_secs(10);
 
@@ -32,14 +32,18 @@ impl Grace {
         Self { since: now, over: false }
     }
 
-    pub(super) fn is_over(&mut self, scene: &Scene<'_>) -> bool {
+    /// How much longer it listens at most; `None` once it has listened for long enough. Whoever becomes warm is done
+    /// sooner.
+    pub(super) fn left(&mut self, scene: &Scene<'_>) -> Option<Span> {
         if self.over || planted(Mutant::NoGrace) {
-            return true;
+            return None;
         }
         let led_for = scene.age(self.since);
         let waited = led_for >= COLD || (led_for >= WARM && is_warm(scene));
         self.over = waited && scene.sight.group_age >= FROM_NOTHING;
-        self.over
+        let of_leader = if waited { Span::ZERO } else { COLD.saturating_sub(led_for) };
+        let of_group = FROM_NOTHING.saturating_sub(scene.sight.group_age);
+        (!self.over).then_some(of_leader.max(of_group))
     }
 }
 

@@ -186,3 +186,143 @@ fn a_persons_word_is_refused_by_on_and_by_life_only() {
         assert_eq!(judged(&row), want, "{case}");
     }
 }
+
+// === what is at hand ===
+
+fn release(proof: FenceProof) -> ReleaseJob {
+    let life = Life { node: "n1".parse().unwrap(), incident: incident(), incarnation: incarnation() };
+    ReleaseJob { life, proof, kept: None, pin: Some(pin()), cached: false }
+}
+
+fn incident() -> IncidentId {
+    "n1-00000001".to_owned().into()
+}
+
+const fn at(ms: u64) -> Mono {
+    Mono::from_ms(ms)
+}
+
+/// The proof was committed at 100 s; it is read at this time, over session 1.
+fn at_hand(
+    release: &ReleaseJob,
+    now: Mono,
+    again: Option<&(OffReadings, Mono)>,
+    steady: bool,
+    signs: Signs,
+) -> LastReadVerdict {
+    let off = reading(Power::Off, 1);
+    judge(&LastRead::of(&AtHand {
+        release,
+        now,
+        proven_ago: now.since(at(100_000)),
+        again,
+        asked: now.back(Span::from_ms(100)),
+        reading: Ok(&off),
+        steady,
+        signs,
+    }))
+}
+
+/// A release whose readings had to be made again begins by them, and its patch is written by them: neither pays for
+/// half a minute of readings a second time.
+#[test]
+fn readings_made_again_once_serve_the_release_and_its_patch() {
+    let job = release(bmc_off());
+    let mut made = MadeAgain::default();
+    let judged = |made: &MadeAgain, now: u64, steady| {
+        at_hand(&job, at(now), made.of(&incident()), steady, Signs::default())
+    };
+    assert!(matches!(judged(&made, 200_000, true), LastReadVerdict::Redo(_)), "the proof is 100 s old");
+    let mut again = readings();
+    again.command = None;
+    made.keep(&incident(), again, at(231_000));
+    for (now, steady, good) in [
+        (231_100, true, true),
+        (231_100, false, true),
+        (241_000, false, true),
+        (241_001, false, false),
+        (291_000, true, true),
+        (291_001, true, false),
+    ] {
+        let verdict = judged(&made, now, steady);
+        assert_eq!(verdict == LastReadVerdict::Good, good, "{now} {steady}: {verdict:?}");
+    }
+}
+
+#[test]
+fn what_is_not_good_spoils_what_was_read_before_it() {
+    let verdicts = [
+        (LastReadVerdict::Good, true),
+        (LastReadVerdict::On, false),
+        (LastReadVerdict::Redo("old".to_owned()), false),
+        (LastReadVerdict::Failed("PoweringOn".to_owned()), false),
+    ];
+    for (verdict, kept) in verdicts {
+        let mut made = MadeAgain::default();
+        made.keep(&incident(), readings(), at(1));
+        made.judged(&incident(), &verdict);
+        assert_eq!(made.of(&incident()).is_some(), kept, "{verdict:?}");
+    }
+    let mut made = MadeAgain::default();
+    made.keep(&incident(), readings(), at(1));
+    made.keep(&"n2-00000002".to_owned().into(), readings(), at(61_000));
+    assert_eq!(made.of(&incident()), None, "too old to be of use");
+    assert_eq!(made.by.len(), 1);
+}
+
+#[test]
+fn readings_made_again_before_the_proof_say_nothing_of_it() {
+    let job = release(bmc_off());
+    let before = (readings(), at(99_000));
+    let verdict = at_hand(&job, at(105_000), Some(&before), false, Signs::default());
+    assert!(matches!(verdict, LastReadVerdict::Redo(_)), "{verdict:?}");
+}
+
+#[test]
+fn signs_of_life_speak_against_a_proof_only_where_they_came_after_it() {
+    let job = release(bmc_off());
+    let judged = |heard: Option<u64>, moved: Option<u64>| {
+        let signs = Signs { heard: heard.map(at), lease_moved: moved.map(at) };
+        at_hand(&job, at(110_000), None, true, signs) == LastReadVerdict::Good
+    };
+    assert!(judged(None, None));
+    assert!(judged(Some(100_000), Some(100_000)), "the last breath");
+    assert!(!judged(Some(100_001), None));
+    assert!(!judged(None, Some(100_001)));
+}
+
+#[test]
+fn a_proof_by_the_bmc_needs_a_pin_and_a_persons_word_does_not() {
+    for (proof, good) in [(bmc_off(), false), (person(), true)] {
+        let job = ReleaseJob { pin: None, ..release(proof) };
+        let verdict = at_hand(&job, at(110_000), None, true, Signs::default());
+        assert_eq!(verdict == LastReadVerdict::Good, good, "{verdict:?}");
+    }
+    assert!(answer_within(&person()) < answer_within(&bmc_off()), "a dead BMC is not waited for long");
+}
+
+#[test]
+fn the_log_hears_of_each_verdict() {
+    let life = release(bmc_off()).life;
+    let (node, incident) = (life.node.clone(), life.incident.clone());
+    let said = |verdict| command(verdict, &life, Released::default(), Some(Box::new(readings())));
+    let begun = Command::ReleaseBegun {
+        node: node.clone(),
+        incident: incident.clone(),
+        before: Released::default(),
+        again: Some(Box::new(readings())),
+    };
+    assert_eq!(said(LastReadVerdict::Good), begun);
+    let on = Command::LastReadOn { node: node.clone(), incident: incident.clone() };
+    assert_eq!(said(LastReadVerdict::On), on);
+    for verdict in [LastReadVerdict::Redo, LastReadVerdict::Failed] {
+        let failed =
+            Command::LastReadFailed { node: node.clone(), incident: incident.clone(), why: "x".to_owned() };
+        assert_eq!(said(verdict("x".to_owned())), failed);
+    }
+    let closed = Ended::Closed { why: "401".to_owned() };
+    assert_eq!(made_again(closed), Err(LastReadVerdict::Failed("401".to_owned())));
+    assert_eq!(made_again(Ended::OnAgain), Err(LastReadVerdict::On));
+    assert_eq!(made_again(Ended::OffAgain { readings: Box::new(readings()) }), Ok(readings()));
+    assert!(made_again(Ended::Proven).is_err(), "readings made again propose nothing");
+}

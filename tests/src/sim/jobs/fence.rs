@@ -146,7 +146,7 @@ impl Performing<'_> {
                     identity::check(&self.fence.pin, &node_side(&state, node), &facts, &fleet(&state));
                 self.entry.identified(&verdict, now);
                 if over == Over::First {
-                    self.entry.warm.borrow_mut().identified = true;
+                    self.entry.warm.borrow_mut().identified = verdict.is_match();
                 }
                 Ok(Identified { facts, login })
             }

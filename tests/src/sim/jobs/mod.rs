@@ -12,6 +12,7 @@ use std::rc::Rc;
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::jobs::{self, Job, JobKey};
+use coroner_arbiter_core::last_read::MadeAgain;
 use coroner_arbiter_replica::Role;
 use coroner_shared::time::{Mono, Span};
 
@@ -30,6 +31,8 @@ pub(crate) struct Running {
     ended: BTreeMap<JobKey, Mono>,
     /// What the state asked for when it was looked at last, and how far the log was applied then.
     wanted: Option<(u64, Rc<BTreeMap<JobKey, Job>>)>,
+    /// Readings that were made again.
+    made_again: MadeAgain,
 }
 
 struct Under {

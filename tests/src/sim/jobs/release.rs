@@ -1,16 +1,17 @@
 //! Performs release, watch and return. Mirrors `arbiter/src/executor/release.rs` and `arbiter/src/k8s/release.rs`.
 
+use std::rc::Rc;
+
 use coroner_arbiter_core::command::{Command, Outcome};
-use coroner_arbiter_core::fence::{Ended, Fence, FenceEvent, Identified, Over, Step};
+use coroner_arbiter_core::fence::{Fence, FenceEvent, Identified, Over, Step};
 use coroner_arbiter_core::identity;
 use coroner_arbiter_core::jobs::{
     self, ExpediteJob, Job, Life, PowerOnJob, ReleaseJob, ReturnJob, ReturnStep, WatchReleasedJob,
     WriteReleaseJob,
 };
-use coroner_arbiter_core::last_read::{LastRead, LastReadVerdict, judge};
-use coroner_arbiter_core::phase::{FenceProof, OffReadings, Released};
-use coroner_arbiter_core::policy::{Pin, Quirk, ReleaseStrategy};
-use coroner_arbiter_core::proof::ProofNeeds;
+use coroner_arbiter_core::last_read::{self, AtHand, LastRead, LastReadVerdict, MadeAgain, judge};
+use coroner_arbiter_core::phase::{OffReadings, Released};
+use coroner_arbiter_core::policy::{Pin, ReleaseStrategy};
 use coroner_shared::bmc::{CommandAnswer, Login, Power, PowerReading};
 use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::time::{Mono, Span};
@@ -19,11 +20,9 @@ use super::fence::{look, open_session};
 use super::writes::{NodeWrite, Written};
 use crate::sim::bmc::Op;
 use crate::sim::driver::{Driver, Failed};
-use crate::sim::pool::{fleet, node_side};
+use crate::sim::pool::{Entry, fleet, node_side};
 use crate::sim::world::Shared;
 
-const READ: Span = Span::from_secs(20);
-const CONFIRMED: Span = Span::from_secs(3);
 /// How long a release waits, once, for a leader that has only just been elected.
 const SETTLES: Span = Span::from_secs(30);
 const LOOK: Span = Span::from_ms(500);
@@ -35,7 +34,7 @@ pub(super) async fn release(shared: &Shared, index: usize, job: &Job, release: &
     if !shared.settles(index, SETTLES).await {
         return;
     }
-    let (verdict, again) = last_read(shared, index, job, release).await;
+    let (verdict, again) = make_last_read(shared, index, job, release).await;
     let before = match &release.kept {
         Some(kept) => kept.clone(),
         None => match shared.read_node(index, life).await {
@@ -43,14 +42,7 @@ pub(super) async fn release(shared: &Shared, index: usize, job: &Job, release: &
             None => return shared.reactor.sleep(LOOK).await,
         },
     };
-    let (node, incident) = (life.node.clone(), life.incident.clone());
-    let command = match verdict {
-        LastReadVerdict::Good => Command::ReleaseBegun { node, incident, before, again },
-        LastReadVerdict::On => Command::LastReadOn { node, incident },
-        LastReadVerdict::Redo(why) | LastReadVerdict::Failed(why) => {
-            Command::LastReadFailed { node, incident, why }
-        }
-    };
+    let command = last_read::command(verdict, life, before, again);
     if !matches!(shared.commit(index, command).await, Ok(Outcome::Done)) {
         shared.reactor.sleep(LOOK).await;
     }
@@ -58,7 +50,8 @@ pub(super) async fn release(shared: &Shared, index: usize, job: &Job, release: &
 
 pub(super) async fn write(shared: &Shared, index: usize, job: &Job, write: &WriteReleaseJob) {
     let life = &write.life;
-    let Some(release) = as_release(shared, index, write) else { return };
+    let Some(published) = shared.published(index) else { return };
+    let release = jobs::read_before_patch(&published.state, write);
     if !shared.settles(index, SETTLES).await {
         return;
     }
@@ -66,7 +59,7 @@ pub(super) async fn write(shared: &Shared, index: usize, job: &Job, write: &Writ
         let Some((node, _)) = shared.read_node(index, life).await else {
             return shared.reactor.sleep(LOOK).await;
         };
-        let (verdict, _) = last_read(shared, index, job, &release).await;
+        let (verdict, _) = make_last_read(shared, index, job, &release).await;
         if verdict != LastReadVerdict::Good {
             return shared.reactor.sleep(LOOK).await;
         }
@@ -226,75 +219,64 @@ pub(super) async fn give_back(shared: &Shared, index: usize, job: &Job, back: &R
 
 // === the last read ===
 
-fn as_release(shared: &Shared, index: usize, write: &WriteReleaseJob) -> Option<ReleaseJob> {
-    let state = shared.published(index)?.state;
-    let binding = state.bindings.get(&write.life.node);
-    Some(ReleaseJob {
-        life: write.life.clone(),
-        proof: write.proof.clone(),
-        kept: Some(write.released.clone()),
-        pin: binding.and_then(|b| b.pin.clone()),
-        cached: binding.is_some_and(|b| b.quirks.contains(&Quirk::Cached)),
-    })
-}
-
-async fn last_read(
+async fn make_last_read(
     shared: &Shared,
     index: usize,
     job: &Job,
     release: &ReleaseJob,
 ) -> (LastReadVerdict, Option<Box<OffReadings>>) {
-    let first = one_last_read(shared, index, release, None).await;
-    let LastReadVerdict::Redo(_) = &first else { return (first, None) };
+    let incident = &release.life.incident;
+    let made = shared.made_again(index, |made| made.of(incident).cloned()).flatten();
+    let first = one_last_read(shared, index, release, made.as_ref()).await;
+    shared.made_again(index, |made| made.judged(incident, &first));
+    let LastReadVerdict::Redo(_) = &first else { return (first, made.map(|(again, _)| Box::new(again))) };
     shared.world.borrow_mut().coverage.reach("last read: the readings are made again");
-    match read_again(shared, index, job, release).await {
-        Ok((readings, at)) => {
-            (one_last_read(shared, index, release, Some((&readings, at))).await, Some(Box::new(readings)))
-        }
-        Err(verdict) => (verdict, None),
-    }
+    let again = match read_again(shared, index, job, release).await {
+        Ok(readings) => (readings, shared.host_now(index)),
+        Err(verdict) => return (verdict, None),
+    };
+    let verdict = one_last_read(shared, index, release, Some(&again)).await;
+    shared.made_again(index, |made| {
+        made.keep(incident, again.0.clone(), again.1);
+        made.judged(incident, &verdict);
+    });
+    (verdict, Some(Box::new(again.0)))
 }
 
 async fn one_last_read(
     shared: &Shared,
     index: usize,
     release: &ReleaseJob,
-    again: Option<(&OffReadings, Mono)>,
+    again: Option<&(OffReadings, Mono)>,
 ) -> LastReadVerdict {
-    let ReleaseJob { life, proof, kept: _, pin, cached } = release;
-    let (pin, cached) = (pin.as_ref(), *cached);
+    let life = &release.life;
     let asked = shared.host_now(index);
-    let reading = match pin {
-        Some(_) => {
-            let limit = if matches!(proof, FenceProof::PersonConfirmed { .. }) { CONFIRMED } else { READ };
-            let read = shared.reactor.within(limit, read_power(shared, index, life, pin)).await;
+    let reading = match &release.pin {
+        Some(pin) => {
+            let limit = last_read::answer_within(&release.proof);
+            let read = shared.reactor.within(limit, read_power(shared, index, life, Some(pin))).await;
             read.unwrap_or_else(|| Err("the BMC gave no answer in time".to_owned()))
         }
-        None => Err("the node has no binding".to_owned()),
+        None => Err("the node has no verified binding".to_owned()),
     };
     let now = shared.host_now(index);
     let Some(published) = shared.published(index) else {
         return LastReadVerdict::Failed("this replica ends".to_owned());
     };
-    let proven_ago = published.state.now.since(proof.at()) + now.since(published.at);
-    let since = |at: Mono| now.since(at) < proven_ago;
-    let needs = pin.map(|pin| ProofNeeds { pin, machine: life.incarnation.machine, cached, answer: None });
-    let steady = shared.entry(index, &life.node).and_then(|e| e.with_track(|t| t.steady(now)));
     let signs = shared.world.borrow().signs(index, &life.node);
-    judge(&LastRead {
-        proof,
-        again: again.map(|(readings, _)| readings),
-        age: again.map_or(proven_ago, |(_, at)| now.since(at)),
-        needs,
-        steady: steady.unwrap_or(false),
+    judge(&LastRead::of(&AtHand {
+        release,
+        now,
+        proven_ago: published.state.now.since(release.proof.at()) + now.since(published.at),
+        again,
+        asked,
         reading: reading.as_ref().map_err(String::as_str),
-        reading_age: now.since(asked),
-        heard: signs.heard.is_some_and(since),
-        lease_moved: signs.lease_moved.is_some_and(since),
-    })
+        steady: shared.entry(index, &life.node).is_some_and(|e| e.known(now).steady),
+        signs,
+    }))
 }
 
-/// One reading over the warm session.
+/// One reading over the warm session, whose identity matched in it.
 async fn read_power(
     shared: &Shared,
     index: usize,
@@ -310,10 +292,11 @@ async fn read_power(
     let _held = entry.lock.hold().await;
     let mut driver = entry.take_driver(index);
     let result: Result<PowerReading, Failed> = async {
-        if driver.login().is_none() {
+        if !entry.warm.borrow().identified {
             let facts = driver.identify(shared).await?;
             let verdict = identity::check(pin, &node_side(&state, node), &facts, &fleet(&state));
             entry.identified(&verdict, shared.host_now(index));
+            entry.warm.borrow_mut().identified = verdict.is_match();
             if !verdict.is_match() {
                 return Err(Failed { why: verdict.to_string(), no_answer: false });
             }
@@ -335,39 +318,46 @@ async fn read_power(
     }
 }
 
-/// Drives a fence that only reads.
+/// The warm driver, taken for a while and given back whatever ends that.
+struct Borrowed {
+    entry: Rc<Entry>,
+    driver: Option<Driver>,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(driver) = self.driver.take() {
+            self.entry.put_driver(driver);
+        }
+    }
+}
+
+/// Makes a proof's readings again, over the warm session as a fence does.
 async fn read_again(
     shared: &Shared,
     index: usize,
     job: &Job,
     release: &ReleaseJob,
-) -> Result<(OffReadings, Mono), LastReadVerdict> {
+) -> Result<OffReadings, LastReadVerdict> {
     let node = release.life.node.clone();
     let failed = |why: &str| LastReadVerdict::Failed(why.to_owned());
-    let state = shared.published(index).ok_or_else(|| failed("this replica ends"))?.state;
     let entry = shared.entry(index, &node).ok_or_else(|| failed("the node has no binding"))?;
+    let _held = entry.lock.hold().await;
+    let state = shared.published(index).ok_or_else(|| failed("this replica ends"))?.state;
     let order = jobs::again_order(&state, release, entry.known(shared.host_now(index)))
         .ok_or_else(|| failed("the binding is not verified"))?;
+    let pin = order.pin.clone();
     let mut fence = Fence::new(order);
-    let mut first = shared.open(index, &node).map_err(|why| failed(&why))?;
+    let mut first = Borrowed { entry: Rc::clone(&entry), driver: Some(entry.take_driver(index)) };
     let mut second = None;
     let mut step = fence.next(shared.host_now(index), FenceEvent::Start);
-    let readings = loop {
+    let ended = loop {
         let event = match step {
             Step::LastLook => FenceEvent::Looked(look(shared, index, job, &node).await),
-            Step::Identify(over) => {
-                let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
-                let Some(driver) = driver else { break Err(failed("the second session is not open")) };
-                let facts = driver.identify(shared).await.map_err(|e| e.why);
-                let login = driver.login().unwrap_or(Login::Basic);
-                FenceEvent::Identity(facts.map(|facts| Identified { facts, login }))
-            }
-            Step::ReadPower(over) => {
-                let driver = if over == Over::First { Some(&mut first) } else { second.as_mut() };
-                let Some(driver) = driver else { break Err(failed("the second session is not open")) };
-                let reading = driver.power_state(shared).await.map_err(|e| e.why);
-                let login = driver.login().unwrap_or(Login::Basic);
-                FenceEvent::Power(reading.map(|reading| (reading, login)))
+            Step::Identify(over) | Step::ReadPower(over) => {
+                let reads = matches!(step, Step::ReadPower(_));
+                let driver = if over == Over::First { first.driver.as_mut() } else { second.as_mut() };
+                ask(shared, index, (&node, &pin), (&entry, over), driver, reads).await
             }
             Step::NewSession => {
                 let opened = open_session(shared, index, &node).await;
@@ -383,15 +373,61 @@ async fn read_again(
             Step::SendForceOff { .. } => {
                 FenceEvent::Answered(CommandAnswer::Refused { why: "only reading".to_owned() })
             }
-            Step::Ended(Ended::OffAgain { readings }) => break Ok((*readings, shared.host_now(index))),
-            Step::Ended(Ended::OnAgain) => break Err(LastReadVerdict::On),
-            Step::Ended(Ended::Proven) => break Err(failed("it ended as a proof")),
-            Step::Ended(Ended::Closed { why }) => break Err(failed(&why)),
+            Step::Ended(ended) => break ended,
         };
         step = fence.next(shared.host_now(index), event);
     };
-    for mut driver in [Some(first), second].into_iter().flatten() {
-        driver.close(shared).await;
+    if let Some(mut second) = second {
+        second.close(shared).await;
     }
-    readings
+    last_read::made_again(ended)
+}
+
+/// One question over one of the two sessions; what the warm one answers is noted.
+async fn ask(
+    shared: &Shared,
+    index: usize,
+    (node, pin): (&NodeName, &Pin),
+    (entry, over): (&Entry, Over),
+    driver: Option<&mut Driver>,
+    reads: bool,
+) -> FenceEvent {
+    let asked = shared.host_now(index);
+    let failed = |failed: Failed| {
+        let now = shared.host_now(index);
+        entry.note_failure(&failed, now.since(asked), now);
+        failed.why
+    };
+    let closed = || "the second session is not open".to_owned();
+    let Some(driver) = driver else {
+        return if reads { FenceEvent::Power(Err(closed())) } else { FenceEvent::Identity(Err(closed())) };
+    };
+    if reads {
+        driver.at(&pin.member);
+        let reading = driver.power_state(shared).await;
+        if let (Ok(reading), Over::First) = (&reading, over) {
+            entry.note_power(reading, shared.host_now(index));
+        }
+        let login = driver.login().unwrap_or(Login::Basic);
+        return FenceEvent::Power(reading.map(|reading| (reading, login)).map_err(failed));
+    }
+    let facts = driver.identify(shared).await;
+    let state = shared.published(index).map(|published| published.state);
+    if let (Ok(facts), Some(state)) = (&facts, &state) {
+        let verdict = identity::check(pin, &node_side(state, node), facts, &fleet(state));
+        entry.identified(&verdict, shared.host_now(index));
+        if over == Over::First {
+            entry.warm.borrow_mut().identified = verdict.is_match();
+        }
+    }
+    let login = driver.login().unwrap_or(Login::Basic);
+    FenceEvent::Identity(facts.map(|facts| Identified { facts, login }).map_err(failed))
+}
+
+impl Shared {
+    /// What is kept of readings that were made again; `None`: this replica ends.
+    fn made_again<T>(&self, index: usize, work: impl FnOnce(&mut MadeAgain) -> T) -> Option<T> {
+        let mut world = self.world.borrow_mut();
+        Some(work(&mut world.replicas[index].process.as_deref_mut()?.running.made_again))
+    }
 }

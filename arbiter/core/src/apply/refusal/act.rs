@@ -1,8 +1,9 @@
 //! Refusals of what people and policies ask for.
 
 use coroner_shared::id::IncidentId;
+use coroner_shared::time::Span;
 
-use super::{Refuses, Said};
+use super::{Refuses, Said, said};
 use crate::phase::HeldReason;
 use crate::words;
 
@@ -38,13 +39,14 @@ pub(crate) enum ConfirmRefusal {
     CallUnderWay,
     /// It is heard.
     Heard,
+    /// Whoever leads has only just been elected: ask again in so many seconds.
+    NotListenedYet(Span),
     /// Nobody hears its agent, and something else says that the machine runs.
     ShowsLife(HeldReason),
 }
 
 impl Refuses for ActRefusal {
     fn said(&self) -> Said {
-        let said = |word, what: &str, next, advice| Said { word, what: what.to_owned(), next, advice };
         match self {
             Self::UnknownNode => said(
                 "UnknownNode",
@@ -100,7 +102,6 @@ impl Refuses for ActRefusal {
 
 impl Refuses for ConfirmRefusal {
     fn said(&self) -> Said {
-        let said = |word, what: &str, next, advice| Said { word, what: what.to_owned(), next, advice };
         match self {
             Self::NothingToConfirm(phase) => said(
                 "NothingToConfirm",
@@ -125,10 +126,18 @@ impl Refuses for ConfirmRefusal {
             ),
             Self::Heard => said(
                 "Heard",
-                "somebody hears it, or its kubelet renews its Lease, so it is not off",
+                "somebody hears it, so it is not off",
                 "Nothing is released.",
                 "Check which machine was looked at; this one lives.",
             ),
+            Self::NotListenedYet(ask_again) => Said {
+                word: "NotListenedYet",
+                what: "nobody has been heard to say that it lives, but the replica that leads has only just been \
+                       elected and has not listened for long enough to know"
+                    .to_owned(),
+                next: "Nothing is released, and the confirmation is not kept.",
+                advice: format!("Ask again in {} s.", ask_again.as_ms() / 1000).into(),
+            },
             Self::ShowsLife(why) => said(
                 "ShowsLife",
                 &format!("it is not off: {}", words::hold(why)),

@@ -1,6 +1,6 @@
 //! Refusals of facts: policies, bindings, registrations, levels.
 
-use super::{Refuses, Said};
+use super::{Refuses, Said, said};
 
 /// Why a fact is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,6 @@ pub(crate) enum FactRefusal {
 
 impl Refuses for FactRefusal {
     fn said(&self) -> Said {
-        let said = |word, what: &str, next, advice| Said { word, what: what.to_owned(), next, advice };
         match self {
             Self::BadPolicy(errors) => said(
                 "BadPolicy",

@@ -2,7 +2,7 @@
 
 use coroner_shared::time::Span;
 
-use super::{Refuses, Said};
+use super::{Refuses, Said, said};
 
 /// Why a step of a fence, a release or a return is not committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,6 @@ pub(crate) enum FencingRefusal {
 
 impl Refuses for FencingRefusal {
     fn said(&self) -> Said {
-        let said = |word, what: &str, next, advice| Said { word, what: what.to_owned(), next, advice };
         match self {
             Self::Heard => said(
                 "Heard",

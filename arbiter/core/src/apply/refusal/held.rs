@@ -24,7 +24,7 @@ impl Refuses for HoldRefusal {
                 word: why.word(),
                 what: words::hold(why),
                 next: "No power command is sent; it is judged again on every change.",
-                advice: words::hold_advice(why),
+                advice: words::hold_advice(why).into(),
             },
         }
     }
@@ -36,6 +36,6 @@ fn of_brake(brake: Brake, left: Span) -> Said {
         word: brake.word(),
         what: if left == Span::ZERO { what.to_owned() } else { format!("{what} ({left} left)") },
         next: "Nothing more is powered off until that is over.",
-        advice: words::brake_advice(brake),
+        advice: words::brake_advice(brake).into(),
     }
 }

@@ -11,6 +11,7 @@ use coroner_shared::time::Span;
 
 use crate::apply::apply;
 use crate::command::{Command, Entry, NodeFacts, Outcome};
+use crate::hears::Hears;
 use crate::phase::{Confirmation, OffReadings, Phase, Released};
 use crate::policy::{AfterRelease, Binding, Brakes, LifeTimings, Mode, Pin, Policy, ReleaseStrategy, Rules};
 use crate::state::{Incident, Node, State};
@@ -336,7 +337,7 @@ impl World {
                 who: "alice".to_owned(),
                 why: "I pulled the cord".to_owned(),
             },
-            heard: false,
+            heard: Hears::Silence,
         }
     }
 

@@ -3,7 +3,7 @@
 use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::keys::PublicKey;
-use coroner_shared::time::Mono;
+use coroner_shared::time::{Mono, Span};
 
 use super::world::{Bmc, World, at, boot, name};
 use crate::command::Command;
@@ -70,7 +70,10 @@ fn a_new_leader_that_has_not_listened_takes_nobody_for_silent() {
     world.new_leader();
     world.run(50);
     assert!(!world.last.settled);
-    assert!(world.run_until(6000, |w| w.last.settled), "in time it has listened");
+    assert_eq!(world.last.settles_in, Some(Span::from_ms(4950)), "what is left of 5 s");
+    let most = world.last.settles_in.unwrap().as_ms();
+    assert!(world.run_until(most, |w| w.last.settled), "in the time that it said it has listened");
+    assert_eq!(world.last.settles_in, None);
     assert_eq!(count(&world, |c| matches!(c, Command::SilentAgain { .. })), 0, "it was never silent");
     world.hang(5);
     world.run(5000);
