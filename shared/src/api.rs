@@ -91,7 +91,7 @@ pub struct NodeSummary {
     pub phase: String,
     /// Why it is in that phase, for people.
     pub reason: Option<String>,
-    /// Since when.
+    /// For how long at least: the log's time, which runs behind the clock while nothing happens.
     pub age: Span,
     /// What Coroner does next.
     pub next: String,

@@ -22,6 +22,8 @@ pub(crate) enum Verb {
     ConfirmOff,
     /// End a return that waits.
     Return,
+    /// Forget which machine is pinned.
+    Repin,
     /// Clear a hold that only a person ends.
     ClearHeld,
     /// Stop all power commands.
@@ -45,6 +47,10 @@ pub(crate) async fn on_node(
         .uid
         .clone()
         .with_context(|| format!("node {node} has no Node object yet; there is nothing to act on"))?;
+    if let Some(why) = pointless(verb, &summary) {
+        eprintln!("{why}");
+        return Ok(ExitCode::from(REFUSED));
+    }
     println!(
         "{node}: {}{}",
         summary.phase,
@@ -64,7 +70,9 @@ pub(crate) async fn on_all(port: &Port, verb: Verb, consent: &Consent) -> anyhow
     let path = match verb {
         Verb::Pause => PAUSE,
         Verb::Resume => RESUME,
-        Verb::Fence | Verb::ConfirmOff | Verb::Return | Verb::ClearHeld => bail!("this act needs a node"),
+        Verb::Fence | Verb::ConfirmOff | Verb::Return | Verb::Repin | Verb::ClearHeld => {
+            bail!("this act needs a node")
+        }
     };
     send(port, path, consent, None).await
 }
@@ -86,11 +94,33 @@ async fn send(port: &Port, path: &str, consent: &Consent, bound: Option<Bound>) 
     }
 }
 
+/// Why there is nothing to ask for, where that shows already: nobody is made to vouch for what would be refused.
+fn pointless(verb: Verb, summary: &NodeSummary) -> Option<String> {
+    let NodeSummary { node, phase, incident, boot, .. } = summary;
+    let dead = format!(
+        "If it is dead all the same, see with `coroner explain {node}` why it does not count as dead; `coroner fence {node} --reason WHY` powers it off, proves that, and releases its workloads."
+    );
+    match (verb, incident, boot) {
+        (Verb::ConfirmOff, None, _) => Some(format!(
+            "NothingToConfirm: {node} is {phase} and no incident is open for it. Nothing was done. {dead}"
+        )),
+        (Verb::ConfirmOff, Some(_), None) => Some(format!(
+            "NothingToConfirm: {node} is {phase}, and no boot of it is known that a confirmation could hold for. Nothing was done. {dead}"
+        )),
+        (Verb::Return, None, _) => Some(format!(
+            "NotReturning: {node} is {phase} and no incident is open for it, so there is no return to end. Nothing was done."
+        )),
+        (Verb::ConfirmOff | Verb::Return, Some(_), _)
+        | (Verb::Fence | Verb::Repin | Verb::ClearHeld | Verb::Pause | Verb::Resume, _, _) => None,
+    }
+}
+
 fn path(verb: Verb) -> &'static str {
     match verb {
         Verb::Fence => "fence",
         Verb::ConfirmOff => "confirm-off",
         Verb::Return => "return",
+        Verb::Repin => "repin",
         Verb::ClearHeld => "clear-held",
         Verb::Pause => "pause",
         Verb::Resume => "resume",
@@ -106,6 +136,9 @@ fn consequence(verb: Verb, node: &NodeName) -> String {
             "You vouch that the machine of {node} is off and stays off. Its workloads restart elsewhere at once. If it still runs, two copies will write to the same volumes."
         ),
         Verb::Return => format!("{node} will be taken back into service: our taint and cordon are removed."),
+        Verb::Repin => format!(
+            "The machine pinned for {node} is forgotten. Nothing can power it off until its MachineBinding is verified again while it is well; the machine found then is pinned."
+        ),
         Verb::ClearHeld => format!("{node} will be judged as any other node again."),
         Verb::Pause | Verb::Resume => String::new(),
     }
@@ -132,3 +165,6 @@ fn fresh_key() -> anyhow::Result<String> {
     getrandom::fill(&mut bytes).map_err(|e| anyhow::anyhow!("no random bytes: {e}"))?;
     Ok(coroner_shared::hex::Hex(&bytes).to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,14 @@ enum Command {
         #[command(flatten)]
         consent: Consent,
     },
+    /// Forget which machine is pinned for a node, after its board was changed on purpose. The next good verification
+    /// of its MachineBinding pins the machine that is found.
+    Repin {
+        /// Name of the node.
+        node: NodeName,
+        #[command(flatten)]
+        consent: Consent,
+    },
     /// Clear a hold that only a person ends (RepeatOffender, SilentBeforeEnforce).
     ClearHeld {
         /// Name of the node.
@@ -156,6 +164,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             acts::on_node(&port, acts::Verb::ConfirmOff, &node, &consent).await
         }
         Command::Return { node, consent } => acts::on_node(&port, acts::Verb::Return, &node, &consent).await,
+        Command::Repin { node, consent } => acts::on_node(&port, acts::Verb::Repin, &node, &consent).await,
         Command::ClearHeld { node, consent } => {
             acts::on_node(&port, acts::Verb::ClearHeld, &node, &consent).await
         }
@@ -164,3 +173,6 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Arbiter { command: ArbiterCommand::Init(init) } => init::run(&reach, init).await,
     }
 }
+
+#[cfg(test)]
+mod tests;

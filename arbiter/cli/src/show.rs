@@ -80,7 +80,7 @@ pub(crate) async fn nodes(port: &Port, output: Output) -> anyhow::Result<ExitCod
             n.reason.unwrap_or_else(|| n.findings.join(" ")),
         ]
     });
-    table(&mut page, &["NODE", "PHASE", "AGE", "DOMAIN", "MODE", "BMC", "REASON"], rows);
+    table(&mut page, &["NODE", "PHASE", "AGE AT LEAST", "DOMAIN", "MODE", "BMC", "REASON"], rows);
     page.print()
 }
 
@@ -123,7 +123,7 @@ pub(crate) async fn incidents(port: &Port, output: Output) -> anyhow::Result<Exi
             incident.phase,
             incident.class.as_deref().or(incident.held.as_deref()).unwrap_or(""),
             if incident.observed { " (observed only)" } else { "" },
-            incident.waiting_for.as_ref().map_or(String::new(), |w| format!(", waits for {w}")),
+            incident.waiting_for.as_ref().map_or(String::new(), |w| format!(", {}", clause(w))),
             incident.opened_ago,
         ));
         for (ago, what, detail) in &incident.timeline {
@@ -158,7 +158,7 @@ impl Page {
 
 fn print_attention(page: &mut Page, node: &NodeSummary) {
     let reason = node.reason.as_ref().map_or(String::new(), |r| format!(": {r}"));
-    page.line(format_args!("{} {} for {}{reason}", node.node, node.phase, node.age));
+    page.line(format_args!("{} {} for at least {}{reason}", node.node, node.phase, node.age));
     page.line(format_args!("    next: {}", node.next));
     if let Some(advice) = &node.advice {
         page.line(format_args!("    you can: {advice}"));
@@ -166,6 +166,12 @@ fn print_attention(page: &mut Page, node: &NodeSummary) {
     if !node.findings.is_empty() {
         page.line(format_args!("    findings: {}", node.findings.join(", ")));
     }
+}
+
+/// A sentence as a part of another one.
+fn clause(sentence: &str) -> String {
+    let mut letters = sentence.trim_end_matches('.').chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn json(value: &impl Serialize) -> anyhow::Result<ExitCode> {
@@ -185,5 +191,16 @@ fn table(page: &mut Page, head: &[&str], rows: impl Iterator<Item = Vec<String>>
         let cells: Vec<String> =
             line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         page.line(format_args!("{}", cells.join("  ").trim_end()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clause;
+
+    #[test]
+    fn a_sentence_goes_on_in_another_one() {
+        assert_eq!(clause("A new boot is awaited."), "a new boot is awaited");
+        assert_eq!(clause(""), "");
     }
 }
