@@ -31,6 +31,7 @@ use coroner_shared::machine_id::{MachineId, NoIdentity, Transform};
 use thiserror::Error;
 
 use crate::policy::Pin;
+use crate::words::MISMATCH;
 
 mod member;
 
@@ -296,7 +297,7 @@ impl std::fmt::Display for IdentityVerdict {
                 write!(f, "Match: {member} gives {given}, byte order {transform}")?;
                 notes.iter().try_for_each(|note| write!(f, "; {note}"))
             }
-            Self::Mismatch { want, got } => write!(f, "Mismatch: pinned is {want}, found is {got}"),
+            Self::Mismatch { want, got } => write!(f, "{MISMATCH}pinned is {want}, found is {got}"),
             Self::Ambiguous { why } => write!(f, "Ambiguous: {why}"),
             Self::NoIdentity { why } => write!(f, "NoIdentity: {why}"),
         }

@@ -244,7 +244,7 @@ fn of_this_machine<'a>(
     let Ok(reading) = reading else { return Ok(None) };
     match (pin, &reading.uuid) {
         (Some(pin), Some(given)) if !is_pinned(pin, given) => {
-            Err(format!("the BMC answers for {given:?}, pinned is {}", pin.machine))
+            Err(format!("the BMC {}", crate::words::answers_for(given, pin.machine)))
         }
         (Some(_), Some(_) | None) | (None, _) => Ok(Some(reading)),
     }

@@ -57,18 +57,15 @@ pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mon
         }
         Phase::Fencing { intent, .. } => {
             if let Some(why) = &intent.stalled {
-                let text = format!(
-                    "its fence makes no progress: {why}. Look at its BMC; if the machine is off, `coroner confirm-off`."
-                );
+                let advice = words::bmc_advice(why, words::STALLED_ADVICE);
+                let text = format!("its fence makes no progress: {why}. {advice}");
                 page("Stalled", text, since);
             }
         }
         Phase::ProvenOff { last_read_failed, .. } => {
             if let Some(failed) = last_read_failed {
-                let text = format!(
-                    "it is proven off and not released: {}. If the machine is off, `coroner confirm-off`.",
-                    failed.why
-                );
+                let advice = words::bmc_advice(&failed.why, words::LAST_READ_ADVICE);
+                let text = format!("it is proven off and not released: {}. {advice}", failed.why);
                 page("LastReadFailed", text, failed.since + PATIENCE);
             }
         }

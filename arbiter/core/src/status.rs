@@ -271,9 +271,7 @@ fn said(state: &State, name: &NodeName, node: &Node) -> Said {
                 ),
                 advice: match (&barred, &intent.stalled) {
                     (Some(why), _) => Some(words::hold_advice(why).to_owned()),
-                    (None, Some(_)) => {
-                        Some("Look at its BMC; if the machine is off, `coroner confirm-off`.".to_owned())
-                    }
+                    (None, Some(why)) => Some(words::bmc_advice(why, words::STALLED_ADVICE).to_owned()),
                     (None, None) => None,
                 },
             }
@@ -286,7 +284,7 @@ fn said(state: &State, name: &NodeName, node: &Node) -> Said {
             },
             advice: last_read_failed
                 .as_ref()
-                .map(|_| "If the machine is off, `coroner confirm-off`.".to_owned()),
+                .map(|failed| words::bmc_advice(&failed.why, words::LAST_READ_ADVICE).to_owned()),
         },
         Phase::Releasing { proof, .. } => Said {
             reason: Some(proof_text(proof)),
@@ -350,7 +348,7 @@ fn released(state: &State, name: &NodeName, node: &Node, record: Option<&Inciden
         _ => match power_on {
             Some(Ok(())) => ("It is powered on once.".to_owned(), None),
             Some(Err(why)) => (
-                format!("A new boot is awaited; it is not powered on by us: {why}."),
+                format!("A new boot is awaited; we leave it off: {why}."),
                 Some("Power it on when it is fit.".to_owned()),
             ),
             None => ("A new boot is awaited.".to_owned(), None),

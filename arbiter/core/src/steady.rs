@@ -242,7 +242,7 @@ impl BmcTrack {
         if let Some(given) = &reading.uuid
             && !is_pinned(&self.pin, given)
         {
-            return Some(format!("answers for {given:?}, pinned is {}", self.pin.machine));
+            return Some(crate::words::answers_for(given, self.pin.machine));
         }
         match &self.identity {
             None => Some("its identity was not read yet".to_owned()),

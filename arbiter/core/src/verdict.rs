@@ -28,7 +28,7 @@ use crate::policy::Rules;
 use crate::view::{FleetView, Pending, Planned, Verdict, View};
 use answers::Answers;
 pub(crate) use answers::standing_answers;
-pub(crate) use kubelet::{LEASE_RENEWAL, RENEWAL_SLACK};
+pub(crate) use kubelet::{LEASE_RENEWAL, RENEWAL_SLACK, until_missed};
 pub use power::Power;
 pub use quorum::{Quorum, silent_needed};
 

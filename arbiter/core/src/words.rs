@@ -1,16 +1,56 @@
 //! Reasons as clauses about a node, and what the operator can do: said alike by refusals, pages, status and resources.
 
 use coroner_shared::id::BootId;
+use coroner_shared::machine_id::MachineId;
 
 use crate::phase::{Brake, HeldReason};
 
 const CONFIRM: &str = "Look at the machine; if it is off, say so with `coroner confirm-off`.";
 const WAIT: &str = "Nothing needs to be done; it is decided as soon as enough is known.";
-const BINDING: &str = "Correct its MachineBinding and see `coroner verify-bmc`.";
+const BINDING: &str = "Correct its MachineBinding; `coroner nodes` shows when its BMC is ready.";
+const OF_ANOTHER: &str = "That BMC is another machine's: what it says is not about this one. Correct the address in its \
+                          MachineBinding, or use `coroner repin` if its board was changed. Only who stands before the \
+                          machine and sees it off may use `coroner confirm-off`.";
+
+/// What the operator can do about a fence that makes no progress.
+pub const STALLED_ADVICE: &str = "Look at its BMC; if the machine is off, `coroner confirm-off`.";
+/// What the operator can do about a last read that failed.
+pub const LAST_READ_ADVICE: &str = "If the machine is off, `coroner confirm-off`.";
+
+/// How the two texts begin that say that a BMC belongs to another machine than the pinned one: a reading that names
+/// another one ([`answers_for`]) and a refused identity ([`MISMATCH`]). The record keeps both as texts for people.
+const ANSWERS_FOR: &str = "answers for ";
+/// How [`crate::identity::IdentityVerdict::Mismatch`] begins.
+pub const MISMATCH: &str = "Mismatch: ";
 
 /// What the operator can do about a boot that has not registered.
 pub const BOOT_UNREGISTERED_ADVICE: &str = "Check that its agent runs and reaches the arbiter; if the machine is dead, \
                                             `coroner fence` powers it off, proves it and releases its workloads.";
+
+/// A reading that names another machine than the pinned one, as a predicate of the BMC.
+pub fn answers_for(given: &str, pinned: MachineId) -> String {
+    format!("{ANSWERS_FOR}{given:?}, pinned is {pinned}")
+}
+
+/// Whether what is said of a BMC is that it belongs to another machine. Nobody may look at a machine through that one.
+fn is_of_another(what: &str) -> bool {
+    let what = what.strip_prefix("the BMC ").unwrap_or(what);
+    what.starts_with(ANSWERS_FOR) || what.starts_with(MISMATCH)
+}
+
+/// What the operator can do about a BMC that says `what`, if `usual` is what is advised of the pinned machine's own.
+pub fn bmc_advice(what: &str, usual: &'static str) -> &'static str {
+    if is_of_another(what) { OF_ANOTHER } else { usual }
+}
+
+/// What a BMC gave that was neither On nor Off, as a clause.
+pub fn bmc_unclear(what: &str) -> String {
+    if is_of_another(what) {
+        format!("its BMC is another machine's ({what})")
+    } else {
+        format!("its BMC gives no power state that could be used: {what}")
+    }
+}
 
 /// A boot that its kubelet speaks of and its agent has not registered, as a clause; `None`: one that nobody names.
 pub fn boot_unregistered(boot: Option<BootId>) -> String {
@@ -62,11 +102,11 @@ pub fn hold(why: &HeldReason) -> String {
         HeldReason::DomainDown => "a large part of its failure domain fell silent together",
         HeldReason::BmcSilent => "neither it nor its BMC answers, while a BMC beside it does",
         HeldReason::BmcNetworkSilent => "neither it nor any BMC of its network answers",
-        HeldReason::BmcUnclear(what) => {
-            return format!("its BMC gives no power state that could be used: {what}");
-        }
+        HeldReason::BmcUnclear(what) => return bmc_unclear(what),
         HeldReason::ApiUnreadable => "the API server cannot be read, so its kubelet cannot speak",
-        HeldReason::KubeletAlive => "its kubelet renews its Lease: only our agent is silent",
+        HeldReason::KubeletAlive => {
+            "its kubelet renewed its Lease after the last beacon, and has missed no renewal since"
+        }
         HeldReason::ArbiterBlind => "the silence of many nodes is unexplained: the arbiter may be cut off",
         HeldReason::NotSeenYet => "it was not heard since the arbiter started",
         HeldReason::TwoNodes => "two nodes can never judge each other",
@@ -104,12 +144,12 @@ pub fn hold_advice(why: &HeldReason) -> &'static str {
         }
         HeldReason::BmcSilent
         | HeldReason::BmcNetworkSilent
-        | HeldReason::BmcUnclear(_)
         | HeldReason::NotSeenYet
         | HeldReason::TwoNodes => CONFIRM,
+        HeldReason::BmcUnclear(what) => bmc_advice(what, CONFIRM),
         HeldReason::KubeletAlive => {
-            "Look at the agent on that node. If its registration is refused as BootLeft, a clone spoke for it: take the clone \
-             away and reboot the node."
+            "Wait until a renewal is missed, `coroner explain` says when. If one comes, look at the agent there. If its \
+             registration is refused as BootLeft, a clone spoke for it: take the clone away and reboot the node."
         }
         HeldReason::ArbiterBlind => "Look at the arbiter's network.",
         HeldReason::Paused { .. } => "End the pause with `coroner resume`.",
@@ -119,10 +159,14 @@ pub fn hold_advice(why: &HeldReason) -> &'static str {
         HeldReason::PolicyConflict(_) => "Make the selectors of the policies disjoint.",
         HeldReason::Excluded => "Remove the label if the machine may be powered off.",
         HeldReason::Goodbye(_) => "Wait for its return.",
-        HeldReason::NotFenceable(_) | HeldReason::Identity(_) => BINDING,
+        HeldReason::Identity(what) => bmc_advice(what, BINDING),
+        HeldReason::NotFenceable(_) => BINDING,
         HeldReason::MachineChanged { .. } => {
             "Find out where the pinned machine is; `coroner repin` if the board was changed on purpose."
         }
         HeldReason::Duplicate => "Find the clone and take it off the network.",
     }
 }
+
+#[cfg(test)]
+mod tests;

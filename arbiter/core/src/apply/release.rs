@@ -236,7 +236,7 @@ pub fn may_power_on(state: &State, name: &NodeName, incident: &IncidentId) -> Re
     if on_since.is_some() {
         Err("its BMC says On already")
     } else if !record.turned_off_by_us {
-        Err("it was not turned off by us: somebody's hands may be in it")
+        Err("we did not turn it off")
     } else if !record.leftovers_gone {
         Err("pods or attachments of the old life are left")
     } else if record.powered_on {

@@ -5,8 +5,11 @@ use coroner_shared::time::Span;
 
 use super::{before, count};
 use crate::policy::Rules;
-use crate::verdict::{Quorum, goodbye_left, is_blind, is_correlated, is_torn, standing_answers};
+use crate::verdict::{
+    Quorum, goodbye_left, is_blind, is_correlated, is_torn, standing_answers, until_missed,
+};
 use crate::view::{BmcRead, ObserverView, Planned, Said, Standing, View};
+use crate::words;
 
 pub(super) fn silence(view: &View, rules: &Rules) -> String {
     match &view.last_sign {
@@ -133,7 +136,9 @@ pub(super) fn power(view: &View, rules: &Rules) -> Vec<String> {
                 BmcRead::Off { reads, over } => format!("read Off {} in a row over {over}", times(*reads)),
                 BmcRead::On => "read On".to_owned(),
                 BmcRead::Silent { since } => format!("has had no answer of the BMC for {since}"),
-                BmcRead::Unclear { what, since } => format!("reads neither On nor Off for {since}: {what}"),
+                BmcRead::Unclear { what, since } => {
+                    format!("has had neither On nor Off for {since}: {}", words::bmc_unclear(what))
+                }
                 BmcRead::NotRead => "has not read the BMC since".to_owned(),
             };
             let steady = if b.steady { "steady" } else { "not steady: Off must last 30 s" };
@@ -157,14 +162,17 @@ fn times(n: u32) -> String {
 pub(super) fn kubelet(view: &View) -> String {
     let lease = &view.lease;
     let api = if lease.readable { "" } else { " The API server cannot be read now." };
+    let due = until_missed(view).map_or_else(String::new, |left| {
+        format!(" It has not missed a renewal until {left} pass without one; until then it may live.")
+    });
     match lease.changed_ago {
         Some(ago) => format!(
-            "Its kubelet last renewed its Lease {}, and usually does every {}.{api}",
+            "Its kubelet last renewed its Lease {}, and usually does every {}.{due}{api}",
             before(ago),
             lease.interval
         ),
         None => format!(
-            "Its kubelet has not renewed its Lease while it was watched, for {}.{api}",
+            "Its kubelet has not renewed its Lease while it was watched, for {}.{due}{api}",
             lease.watched_for
         ),
     }

@@ -50,7 +50,7 @@ Judged again on this record, the verdict is the same.";
 fn every_refusal_says_what_would_change_it_or_what_it_is() {
     for (change, words) in [
         ((|v| v.fleet.partial = 19) as fn(&mut View), "heard by some and not by others"),
-        (|v| v.lease.changed_ago = Some(ms(1)), "its kubelet renews its Lease"),
+        (|v| v.lease.changed_ago = Some(ms(1)), "has missed no renewal since"),
         (|v| v.members = 2, "two nodes can never judge each other"),
         (|v| v.observers.clear(), "too few observers"),
         (|v| v.bmc.clear(), "no BMC is bound to it"),
@@ -60,6 +60,7 @@ fn every_refusal_says_what_would_change_it_or_what_it_is() {
         (|v| v.probes.clear(), "have not come back"),
         (|v| v.own_host = true, "does not judge the host it runs on"),
         (|v| v.lease.changed_ago = Some(ms(10_500)), "is 500ms away"),
+        (|v| v.lease.changed_ago = Some(ms(1)), "has not missed a renewal until 11.00s pass without one"),
     ] {
         let text = explained(change);
         assert!(text.contains(words), "{words:?} is not in:\n{text}");

@@ -19,6 +19,7 @@ use crate::command::Outcome;
 use crate::identity::{self, IdentityVerdict, NodeSide, is_pinned};
 use crate::proof::counts_as_off;
 use crate::steady::{GAP_MAX, Seam, seam};
+use crate::words::MISMATCH;
 
 /// After a refused proof it is read anew so much later.
 const REFUSED_PAUSE: Span = Span::from_secs(5);
@@ -149,7 +150,7 @@ impl Fence {
             && !is_pinned(&self.order.pin, given)
         {
             let why =
-                format!("Mismatch: pinned is {}, a reading speaks of {given:?}", self.order.pin.machine);
+                format!("{MISMATCH}pinned is {}, a reading speaks of {given:?}", self.order.pin.machine);
             return self.refuse(now, why, true);
         }
         match over {

@@ -69,6 +69,15 @@ fn gone(w: &mut World) {
     w.done(w.leftovers_gone(1));
 }
 
+/// A person's word: hands may be in that machine.
+fn confirmed(w: &mut World) {
+    held(w);
+    w.done(w.confirm(1));
+    w.done(w.release_begun(1));
+    w.done(w.taint_seen(1));
+    w.done(w.leftovers_gone(1));
+}
+
 /// Nothing was silent yet: the kubelet of a quick reboot was first.
 fn kubelet_first(w: &mut World) {
     w.new_boot(1);
@@ -86,7 +95,7 @@ fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
     // Phase, part of the reason, part of the next step, part of the advice.
     let table: Vec<(&str, Part, &str, &str, &str)> = vec![
         ("Alive", |_| {}, "", "watched", ""),
-        ("Alive", bare, "no MachineBinding", "nothing is done by itself", "verify-bmc"),
+        ("Alive", bare, "no MachineBinding", "nothing is done by itself", "coroner nodes"),
         ("Unregistered", |w| w.boot_without_agent(1), "has not registered", "not judged", "coroner fence"),
         ("Unregistered", kubelet_first, &second_boot, "not judged", "its agent runs"),
         ("Held", held, "BmcSilent", "judged again", "confirm-off"),
@@ -118,6 +127,13 @@ fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
         ),
         ("Released", released, "released", "are going", ""),
         ("Released", gone, "released", "powered on once", ""),
+        (
+            "Released",
+            confirmed,
+            "released",
+            "awaited; we leave it off: we did not turn it off.",
+            "Power it on",
+        ),
         ("Booting", booting, "released", "new boot", ""),
         ("OnButUnknown", unknown, "released", "without a boot", "coroner fence"),
         (
@@ -141,6 +157,8 @@ fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
             "{phase}: {all:?}"
         );
         assert!(all.1.ends_with('.'), "{phase}: {all:?}");
+        // It is a column of `kubectl get`.
+        assert!(all.1.len() <= 100, "{phase}: {all:?}");
         if w.phase(1).incident().is_some() {
             let summary = incident(&w.state, &w.incident_id(1)).unwrap();
             assert_eq!((summary.phase.as_str(), summary.closed), (phase, None));

@@ -94,7 +94,7 @@ impl Refuses for ActRefusal {
                 "NotPinned",
                 "no machine is pinned for it",
                 "The next good verification of its MachineBinding pins one.",
-                "See how that goes with `coroner verify-bmc`.",
+                "`coroner nodes` shows when its BMC is ready.",
             ),
         }
     }
