@@ -191,7 +191,7 @@ impl<'a> Case<'a> {
         if !self.view.lease.readable {
             return Verdict::Held(HeldReason::ApiUnreadable);
         }
-        match kubelet::until_missed(self.view).filter(|_| !planted(Mutant::NoMissedRenewal)) {
+        match until_missed(self.view).filter(|_| !planted(Mutant::NoMissedRenewal)) {
             Some(left) => Verdict::Pending(Pending::Renewal { left }),
             None => Verdict::Dead(EvidenceClass::HostSilentBmcOn),
         }

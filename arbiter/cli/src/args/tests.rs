@@ -41,7 +41,7 @@ fn every_command_that_a_text_advises_is_one() {
     assert_eq!(unknown("see `coroner verify-bmc` or `coroner \\\n    explain n1`"), ["verify-bmc"]);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let mut files = vec![root.join("README.md")];
-    for part in ["agent", "arbiter", "deploy", "shared", "hack"] {
+    for part in ["agent", "arbiter", "deploy", "hack", "shared", "tests"] {
         texts(&root.join(part), &mut files);
     }
     let mut seen = 0;

@@ -163,7 +163,7 @@ pub(super) fn kubelet(view: &View) -> String {
     let lease = &view.lease;
     let api = if lease.readable { "" } else { " The API server cannot be read now." };
     let due = until_missed(view).map_or_else(String::new, |left| {
-        format!(" It has not missed a renewal until {left} pass without one; until then it may live.")
+        format!(" It has not missed a renewal yet, so it may live; that is {left} away.")
     });
     match lease.changed_ago {
         Some(ago) => format!(

@@ -25,7 +25,7 @@ pub(super) fn is_alive(view: &View) -> bool {
 
 /// What is left until one expected renewal has been missed; `None` once it has. A Lease that was not watched for so
 /// long may have been renewed unseen.
-pub(super) fn until_missed(view: &View) -> Option<Span> {
+pub(crate) fn until_missed(view: &View) -> Option<Span> {
     let lease = &view.lease;
     if planted(Mutant::LeaseIgnored) {
         return None;
