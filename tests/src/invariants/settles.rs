@@ -1,4 +1,10 @@
-//! Settles: half an hour after everything healed, with people doing what only they can, every node is Alive.
+//! Settles: half an hour after everything healed, with people doing what only they can, every node is Alive. But for one:
+//! a person ordered a machine off whose BMC says yes and does nothing. That order stands, tried on and paged, until a
+//! person takes the machine's power.
+
+use coroner_arbiter_core::phase::{EvidenceClass, Phase};
+use coroner_arbiter_core::state::Node;
+use coroner_shared::id::NodeName;
 
 use super::Invariant;
 use crate::sim::truth::Fact;
@@ -17,11 +23,21 @@ impl Invariant for Settles {
             return None;
         }
         let state = &world.truth.state;
-        let late = state.nodes.iter().find(|(_, n)| n.phase.name() != "Alive" || n.member.is_none());
+        let settled = |n: &Node| n.phase.name() == "Alive" && n.member.is_some();
+        let late = state.nodes.iter().find(|(name, n)| !settled(n) && !waits_for_a_hand(world, name, n));
         if let Some((name, node)) = late {
             return Some(format!("{name} is still {:?} after everything healed", node.phase));
         }
         let missing = world.machines.iter().find(|m| !state.nodes.contains_key(&m.name));
         missing.map(|m| format!("{} is not known to the log after everything healed", m.name))
     }
+}
+
+/// Whether somebody ordered it off, its BMC obeys nobody, and people were told.
+fn waits_for_a_hand(world: &World, name: &NodeName, node: &Node) -> bool {
+    let Phase::Fencing { incident, intent, .. } = &node.phase else { return false };
+    let class = world.truth.state.incidents.get(incident).and_then(|record| record.class.as_ref());
+    let ordered = matches!(class, Some(EvidenceClass::Ordered { .. }));
+    let ignores = |m: usize| world.bmcs.iter().any(|bmc| bmc.machine == m && bmc.traits.ignores);
+    ordered && intent.stalled.is_some() && world.machine_of(name).is_some_and(ignores)
 }

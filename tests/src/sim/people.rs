@@ -146,6 +146,10 @@ impl World {
         self.api.pods.retain(|_, pod| pod.node != name);
         self.node_changed(&name);
         self.truth.cordoned_by_people.retain(|n| *n != name);
+        // Who deletes a Node says that nothing runs there: Kubernetes deletes its pods and starts them elsewhere, and no
+        // fence is asked.
+        let vouched = self.machines[node].runs.keys().copied();
+        self.truth.vouched.extend(vouched);
         self.after(Span::from_secs(2), move |world| {
             let uid = format!("uid-{node}-{}", world.api.uid());
             world.add_node(node, &uid);

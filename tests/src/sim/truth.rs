@@ -1,6 +1,6 @@
 //! What truly happens, told to the invariants as it happens; and the log as the group has committed it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coroner_arbiter_core::apply;
@@ -82,6 +82,8 @@ pub(crate) struct Truth {
     leaders: BTreeMap<u64, usize>,
     /// Nodes that people cordoned, for the end's comparison.
     pub(crate) cordoned_by_people: Vec<NodeName>,
+    /// Pods that ran on a machine whose Node somebody deleted.
+    pub(crate) vouched: BTreeSet<u64>,
 }
 
 /// A gap in hearing.
@@ -106,6 +108,7 @@ impl Truth {
             looks: BTreeMap::new(),
             leaders: BTreeMap::new(),
             cordoned_by_people: Vec::new(),
+            vouched: BTreeSet::new(),
         }
     }
 
