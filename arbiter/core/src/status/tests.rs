@@ -89,6 +89,11 @@ fn bare(w: &mut World) {
     w.done(Command::BindingGone { node: name(1) });
 }
 
+fn releasing(w: &mut World) {
+    w.proven_off(1);
+    w.done(w.release_begun(1));
+}
+
 #[test]
 fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
     let second_boot = crate::apply::tests::world::boot(1, 2).to_string();
@@ -115,16 +120,7 @@ fn every_phase_says_what_it_is_what_comes_next_and_what_can_be_done() {
         ("ReFencing", re_fence, "same boot id", "until it is proven", ""),
         ("ProvenOff", |w| w.proven_off(1), "its BMC proved it off", "last read", ""),
         ("ProvenOff", failed, "its BMC proved it off", "503", "confirm-off"),
-        (
-            "Releasing",
-            |w| {
-                w.proven_off(1);
-                w.done(w.release_begun(1));
-            },
-            "proved",
-            "taint",
-            "",
-        ),
+        ("Releasing", releasing, "proved", "taint", ""),
         ("Released", released, "released", "are going", ""),
         ("Released", gone, "released", "powered on once", ""),
         (
