@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Query, State as Axum};
+use axum::extract::{DefaultBodyLimit, Path, Query, State as Axum};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use axum::{Extension, Json, Router};
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::observers;
 use coroner_arbiter_core::state::{Member, State};
+use coroner_shared::api::Explanation;
 use coroner_shared::id::{BootId, ClusterId, NodeName, NodeUid};
 use coroner_shared::keys::Purpose;
 use coroner_shared::slice::Slice;
@@ -28,8 +29,9 @@ use serde::Deserialize;
 use crate::bounds::{Limits, only_replicas, whole};
 use crate::hearing::{FromFollower, Hearing, ToFollower, WITNESS};
 use crate::k8s::auth::{AuthError, Reviewer};
-use crate::propose::{Answer, PROPOSE, Proposal, Proposer};
+use crate::propose::{Answer, EXPLAIN, PROPOSE, Proposal, Proposer};
 use crate::serve::Peer;
+use crate::shown::Shown;
 use crate::transport::{BODY_BYTES_MAX, STEP, split};
 
 /// A long poll for a newer slice is answered with 204 after this.
@@ -49,6 +51,8 @@ pub struct Ingress {
     pub reviewer: Reviewer,
     /// What this replica has heard.
     pub hearing: Hearing,
+    /// Explains to followers.
+    pub shown: Arc<Shown>,
     /// The installation.
     pub cluster: ClusterId,
     /// The highest number seen of each node's signed requests.
@@ -65,6 +69,7 @@ pub fn router(ingress: Ingress) -> Router {
         .route(STEP, post(step))
         .route(WITNESS, post(witness))
         .route(PROPOSE, post(propose))
+        .route(&format!("{EXPLAIN}/{{node}}"), get(explain))
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(REPLICAS, whole))
         .layer(from_fn(only_replicas));
@@ -124,6 +129,17 @@ async fn propose(
         Err(error) => Answer::Failed(error.to_string()),
     };
     Ok(Json(answer))
+}
+
+async fn explain(
+    Axum(ingress): Axum<Ingress>,
+    Extension(peer): Extension<Peer>,
+    Path(node): Path<NodeName>,
+) -> Result<Json<Explanation>, Refused> {
+    replica(peer)?;
+    let explanation = ingress.shown.explain(&node);
+    let unknown = || refused(StatusCode::NOT_FOUND, "UnknownNode", &format!("no node {node} is known"));
+    explanation.map(Json).ok_or_else(unknown)
 }
 
 // === agents ===

@@ -140,7 +140,9 @@ async fn explain(
 ) -> Reply<api::Explanation> {
     let node = name(&node)?;
     people.may(&caller, "get", Some(&node)).await?;
-    people.shown.explain(&node).map(Json).ok_or_else(|| not_found(&node))
+    // A follower knows what is committed, and not who was heard when.
+    let leaders = people.proposer.explained_by_leader(&node).await;
+    leaders.or_else(|| people.shown.explain(&node)).map(Json).ok_or_else(|| not_found(&node))
 }
 
 async fn incidents(

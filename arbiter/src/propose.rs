@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_replica::Role;
-use coroner_shared::id::ReplicaId;
+use coroner_shared::api::Explanation;
+use coroner_shared::id::{NodeName, ReplicaId};
 use coroner_shared::names::PORT_REPLICA;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,15 @@ pub const PROPOSE: &str = "/propose";
 
 /// The longest answer: an outcome is a few sentences.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Where a follower asks the leader why a node is what it is; the node's name follows.
+pub const EXPLAIN: &str = "/explain";
+
+/// How long the leader may take to explain; the follower's own answer comes after that.
+const EXPLAINS_WITHIN: Duration = Duration::from_secs(2);
+
+/// The longest explanation: a sentence for each observer and replica.
+const EXPLANATION_BYTES_MAX: usize = 1024 * 1024;
 
 /// A command handed to the leader.
 #[derive(Serialize, Deserialize)]
@@ -131,6 +141,20 @@ impl Proposer {
         }
     }
 
+    /// What the leader says of a node, which alone knows who was heard when; `None` where this replica leads or no leader
+    /// answers within 2 s.
+    pub async fn explained_by_leader(&self, node: &NodeName) -> Option<Explanation> {
+        let Role::Follower { leader: Some(leader) } = self.handle.published().role else { return None };
+        let address = SocketAddr::new(*self.peers.get(&leader)?, PORT_REPLICA);
+        match explanation(&self.client, &format!("https://{address}"), node).await {
+            Ok(explanation) => Some(explanation),
+            Err(error) => {
+                tracing::debug!(%leader, %node, error = %crate::transport::chain(&error), "the leader explains nothing");
+                None
+            }
+        }
+    }
+
     async fn hand_over(&self, leader: ReplicaId, proposal: Proposal) -> Result<Outcome, HandOverError> {
         let failed = |why: String| HandOverError::Leader { leader, why };
         let address = self.peers.get(&leader).ok_or_else(|| failed("its address is not known".to_owned()))?;
@@ -144,3 +168,16 @@ impl Proposer {
         }
     }
 }
+
+/// Asks the replica at `base` for its own explanation.
+async fn explanation(
+    client: &reqwest::Client,
+    base: &str,
+    node: &NodeName,
+) -> Result<Explanation, bounds::AnswerError> {
+    let sent = client.get(format!("{base}{EXPLAIN}/{node}")).timeout(EXPLAINS_WITHIN).send().await?;
+    bounds::answer_json(sent.error_for_status()?, EXPLANATION_BYTES_MAX).await
+}
+
+#[cfg(test)]
+mod tests;

@@ -234,6 +234,7 @@ async fn listen(
         proposer: proposer.clone(),
         reviewer: reviewer.clone(),
         hearing: hearing.clone(),
+        shown: Arc::clone(&shown),
         cluster: identity.founders.cluster,
         numbers: Arc::default(),
     };

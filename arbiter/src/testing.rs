@@ -108,9 +108,10 @@ impl Site {
         let bmcs = BmcPool::new(handle.clone(), opener);
         let host = "n1".parse().unwrap();
         let telemetry = Arc::new(Telemetry::new());
+        let shown = Arc::new(Shown::new(CLUSTER, host, handle, hearing.clone(), bmcs.clone()));
         let people = People {
             proposer: proposer.clone(),
-            shown: Arc::new(Shown::new(CLUSTER, host, handle, hearing.clone(), bmcs.clone())),
+            shown: Arc::clone(&shown),
             hearing: hearing.clone(),
             reviewer: reviewer.clone(),
             telemetry: Arc::clone(&telemetry),
@@ -124,7 +125,8 @@ impl Site {
             telemetry,
             made_again: Again::default(),
         };
-        let ingress = Ingress { proposer, reviewer, hearing, cluster: CLUSTER, numbers: Arc::default() };
+        let ingress =
+            Ingress { proposer, reviewer, hearing, shown, cluster: CLUSTER, numbers: Arc::default() };
         Self { ingress, people, tools, api, _running: running, _disk: disk }
     }
 
