@@ -273,9 +273,13 @@ fn what_is_not_good_spoils_what_was_read_before_it() {
 #[test]
 fn readings_made_again_before_the_proof_say_nothing_of_it() {
     let job = release(bmc_off());
-    let before = (readings(), at(99_000));
-    let verdict = at_hand(&job, at(105_000), Some(&before), false, Signs::default());
-    assert!(matches!(verdict, LastReadVerdict::Redo(_)), "{verdict:?}");
+    let mut again = readings();
+    again.command = None;
+    for (made, good) in [(99_000, false), (100_000, false), (100_001, true)] {
+        let made = (again.clone(), at(made));
+        let verdict = at_hand(&job, at(105_000), Some(&made), false, Signs::default());
+        assert_eq!(verdict == LastReadVerdict::Good, good, "{:?}: {verdict:?}", made.1);
+    }
 }
 
 #[test]

@@ -341,6 +341,7 @@ fn after_quorum_from_nothing_nobody_is_judged_for_ten_seconds() {
     let mut world = World::racks(6, 3);
     world.group_age = Span::ZERO;
     world.run(5000);
+    assert_eq!(world.last.settles_in, Some(Span::from_secs(5)), "the group is five seconds old");
     world.power_off(5);
     world.run_until(20_000, |w| w.commands.iter().any(|(_, c)| judged(c)));
     assert_eq!(world.now - world.started, 10_000);
