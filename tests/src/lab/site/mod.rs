@@ -210,8 +210,9 @@ impl Site {
     /// Folder of `coroner`, and of `coroner-lab`, for a person's PATH.
     #[must_use]
     pub fn programs_folder(&self) -> String {
+        // The command first: beside the lab's own programs may lie one of an older build.
         let me = std::env::current_exe().ok();
-        let folders = [me.as_deref().and_then(Path::parent), self.people.program().parent()];
+        let folders = [self.people.program().parent(), me.as_deref().and_then(Path::parent)];
         folders.into_iter().flatten().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":")
     }
 
