@@ -222,7 +222,9 @@ async fn stop(mut parts: Parts, host_root: &std::path::Path) {
         warn!("the beacon's thread did not stop in time; its last beacons may end the goodbye");
     }
     // Dropping the tasks drops the last keeper, too; its thread writes what it has and ends.
-    parts.tasks.shutdown().await;
+    if timeout(STOP_WITHIN, parts.tasks.shutdown()).await.is_err() {
+        warn!("a task did not stop in time; the goodbye does not wait for it");
+    }
     let (trust, slice) = (parts.trust.borrow().clone(), parts.slice.borrow().clone());
     match (trust, slice) {
         (Some(trust), Some(slice)) => say_goodbye(&parts.caller, goodbye.kind, &trust, &slice).await,

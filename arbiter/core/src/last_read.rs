@@ -193,6 +193,17 @@ impl MadeAgain {
         self.by.get(incident)
     }
 
+    /// Of that, what was read after the proof, which was committed so long ago: nothing else may go into the log with a
+    /// release.
+    pub fn since_proof(
+        &self,
+        incident: &IncidentId,
+        now: Mono,
+        proven_ago: Span,
+    ) -> Option<&(OffReadings, Mono)> {
+        self.of(incident).filter(|(_, at)| now.since(*at) < proven_ago)
+    }
+
     /// Takes notice of a verdict: whatever is not good spoils what was read before it.
     pub fn judged(&mut self, incident: &IncidentId, verdict: &LastReadVerdict) {
         match verdict {

@@ -8,6 +8,7 @@ pub mod select;
 
 use std::collections::BTreeMap;
 
+use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::machine_id::{MachineId, Transform};
 use coroner_shared::slice::Timings;
 use coroner_shared::time::Span;
@@ -188,6 +189,14 @@ pub struct Pin {
 }
 
 impl Rules {
+    /// How long a planned silence may last.
+    pub const fn planned(&self, kind: GoodbyeKind) -> Span {
+        match kind {
+            GoodbyeKind::AgentRestart => self.agent_restart,
+            GoodbyeKind::Reboot | GoodbyeKind::Shutdown => self.goodbye,
+        }
+    }
+
     /// The balanced profile: S 1.25 s, E2 8 s.
     pub const BALANCED: Self = Self {
         beacons: Timings::BALANCED,

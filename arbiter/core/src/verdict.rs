@@ -62,13 +62,9 @@ pub fn verdict(view: &View, rules: &Rules) -> Verdict {
 /// ends none either: a host that goes down stops its pods one by one.
 pub fn goodbye_left(view: &View, rules: &Rules) -> Option<(GoodbyeKind, Span)> {
     let Planned { kind, ago, seq } = view.goodbye?;
-    let lasts = match kind {
-        GoodbyeKind::AgentRestart => rules.agent_restart,
-        GoodbyeKind::Reboot | GoodbyeKind::Shutdown => rules.goodbye,
-    };
     let last = view.last_sign.as_ref().and_then(|sign| sign.beacon);
     let ended = last.is_some_and(|(boot, number)| boot == view.incarnation.boot && number > seq);
-    let left = lasts.saturating_sub(ago);
+    let left = rules.planned(kind).saturating_sub(ago);
     (!ended && left > Span::ZERO).then_some((kind, left))
 }
 

@@ -257,7 +257,9 @@ async fn make_last_read(
     release: &ReleaseJob,
 ) -> (LastReadVerdict, Option<Box<OffReadings>>) {
     let incident = &release.life.incident;
-    let made = tools.made_again.with(|made| made.of(incident).cloned());
+    let now = clock::now();
+    let proven_ago = log_age(&tools.proposer.published(), release.proof.at(), now);
+    let made = tools.made_again.with(|made| made.since_proof(incident, now, proven_ago).cloned());
     let first = one_last_read(tools, release, made.as_ref()).await;
     tools.made_again.with(|made| made.judged(incident, &first));
     let LastReadVerdict::Redo(why) = &first else { return (first, made.map(|(again, _)| Box::new(again))) };

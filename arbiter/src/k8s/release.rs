@@ -3,6 +3,7 @@
 //! The patches themselves are in [`super::patches`].
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use coroner_arbiter_core::phase::Released;
 use coroner_shared::id::{BootId, IncidentId, NodeName, NodeUid};
@@ -15,6 +16,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::patches::{self, boot_of};
+
+/// The longest that a write waits for the API server.
+const WRITE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Why a write did not happen.
 #[derive(Debug, Error)]
@@ -322,8 +326,15 @@ fn api(subject: &Subject, what: &'static str, source: kube::Error) -> WriteError
 }
 
 /// Does all of a write, even if who asked for it stops waiting. A request that is dropped is cut off on the wire; the API
-/// server may carry it out nevertheless, and then nobody can tell from its log who wrote what.
-async fn whole<T: Send + 'static>(write: impl Future<Output = T> + Send + 'static) -> T {
+/// server may carry it out nevertheless, and then nobody can tell from its log who wrote what. It has an end of its own,
+/// so that it does not come long after the look that permitted it.
+async fn whole<T: Send + 'static>(
+    write: impl Future<Output = kube::Result<T>> + Send + 'static,
+) -> kube::Result<T> {
+    let write = async move {
+        let answer = tokio::time::timeout(WRITE_WITHIN, write).await;
+        answer.unwrap_or_else(|late| Err(kube::Error::Service(Box::new(late))))
+    };
     match tokio::spawn(write).await.map_err(tokio::task::JoinError::try_into_panic) {
         Ok(done) => done,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
@@ -363,11 +374,20 @@ mod tests {
         let write = whole(async move {
             let _ = gate.await;
             let _ = done.send(());
+            Ok(())
         });
-        let cancelled = tokio::time::timeout(std::time::Duration::from_millis(20), write).await;
+        let cancelled = tokio::time::timeout(Duration::from_millis(20), write).await;
         assert!(cancelled.is_err());
         go.send(()).unwrap();
         written.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_the_api_server_does_not_answer_ends() {
+        let begun = tokio::time::Instant::now();
+        let answer = whole(std::future::pending::<kube::Result<()>>()).await;
+        assert!(matches!(answer, Err(kube::Error::Service(_))), "{answer:?}");
+        assert_eq!(begun.elapsed(), WRITE_WITHIN);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::brake::{self, DEATHS_WINDOW, DOMAIN_WINDOW, STORM_CALM};
 use crate::fence::COMMAND_DEADLINE;
 use crate::pages;
 use crate::phase::Phase;
+use crate::policy::select::rules_for;
 use crate::state::{Node, State};
 use coroner_shared::id::NodeName;
 
@@ -38,6 +39,8 @@ pub fn deadline(state: &State) -> Option<Mono> {
 fn of_node(state: &State, name: &NodeName, node: &Node) -> Vec<Mono> {
     let mut times: Vec<Mono> = node.deaths.iter().map(|at| *at + DEATHS_WINDOW).collect();
     times.extend(node.domain_before.as_ref().map(|(_, until)| *until));
+    // Its host may never come back, and in a quiet cluster nothing else moves the time that ends it.
+    times.extend(node.goodbye.as_ref().map(|said| said.at + rules_for(state, name).planned(said.kind)));
     // Not all pages are about an incident.
     times.extend(pages::due(state, name, node).into_iter().map(|(_, from)| from));
     let Some((_, incident)) = state.open_incident(name) else { return times };

@@ -85,7 +85,7 @@ impl Signs {
             return None;
         }
         let since = *self.unheard.entry(name.clone()).or_insert(scene.now);
-        let boot = node.member.as_ref()?.boot;
+        let boot = node.member.as_ref().filter(|m| !m.boot_is_over())?.boot;
         let held = scene.pooled.newest_of_any(name)?;
         let young = held.clock_ago < scene.rules(name).beacons.suspect;
         let since_then = at_most(scene, name, &held) < scene.now.since(since);
@@ -221,7 +221,8 @@ fn every(node: &Node) -> Span {
 /// A proof of life younger than S of the registered boot. Where our hand is on the machine already, or its workloads are
 /// released, only a beacon that names the boot will do: a replica speaks again after a reboot sooner than its agent.
 fn heard(scene: &Scene<'_>, name: &NodeName, node: &Node) -> Option<(BootId, u64)> {
-    let boot = node.member.as_ref()?.boot;
+    // Of a boot that is over nothing is known any more; a new one registers.
+    let boot = node.member.as_ref().filter(|m| !m.boot_is_over())?.boot;
     let young = scene.rules(name).beacons.suspect;
     if let Some(proof) = scene.pooled.newest_proof(name)
         && proof.clock_ago < young

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use coroner_shared::beacon::GoodbyeKind;
+
 use super::{job, kinds, pages};
 use crate::apply::tests::world::{World, key, machine as machine_id, name, pin, policy, secs};
 use crate::command::Command;
@@ -129,6 +131,24 @@ fn whatever_says_that_the_machine_is_another_one_is_paged_and_never_pins_anew() 
     assert!(pages(&w, 1).contains("SystemUuidChanged"));
     w.done(refused("b1"));
     assert!(!pages(&w, 1).contains("BindingRefused"), "the fence says so itself");
+}
+
+/// A host that said goodbye and hangs in its shutdown, in a cluster in which nothing else happens.
+#[test]
+fn the_end_of_a_goodbye_is_a_time_that_the_log_comes_to() {
+    for (kind, lasts) in
+        [(GoodbyeKind::AgentRestart, 120), (GoodbyeKind::Reboot, 1200), (GoodbyeKind::Shutdown, 1200)]
+    {
+        let mut w = World::new(5);
+        assert_eq!(tick_after(&w.state), None);
+        w.done(Command::Goodbye { node: name(1), boot: w.boot(1), kind, seq: 7 });
+        let begin = w.state.now;
+        while let Some(tick) = tick_after(&w.state) {
+            w.say_after(tick, Command::Tick);
+        }
+        let waited = w.state.now.since(begin);
+        assert!((secs(lasts)..secs(lasts + 5)).contains(&waited), "{kind:?}: {waited}");
+    }
 }
 
 #[test]
