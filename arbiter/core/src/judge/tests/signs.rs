@@ -297,6 +297,16 @@ fn a_sign_from_before_enforce_is_none_after_it() {
 }
 
 #[test]
+fn a_boot_that_is_over_is_not_told_as_heard() {
+    let mut world = world(Phase::Alive);
+    enforce(&mut world);
+    let member = world.state.nodes.get_mut(&name(5)).unwrap().member.as_mut().unwrap();
+    member.left_boots.push_back(member.boot);
+    world.run(5000);
+    assert!(heard(&world).is_empty(), "the log would refuse it, once a second for ever");
+}
+
+#[test]
 fn a_goodbye_is_not_ended_because_enforce_began() {
     let mut world = world(Phase::Alive);
     let said = world.now + 3000;
