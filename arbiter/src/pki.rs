@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_certificate_names_its_replica() {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::testing::provider();
         let (ca_certificate, ca_key) = ca();
         let id = ReplicaId::new(3).unwrap();
         let own = issue(&ca_certificate, &ca_key, id, "10.0.0.3".parse().unwrap()).unwrap();

@@ -82,6 +82,19 @@ impl FakeApi {
     }
 }
 
+/// Gives the process its cryptography, as `main` does. A test has a process of its own under the runner, so each that
+/// comes to a TLS configuration asks for it, and may not lean on a neighbour.
+pub(crate) fn provider() {
+    // Whoever was first has installed the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A client for plain HTTP. It too builds a TLS configuration.
+pub(crate) fn http() -> reqwest::Client {
+    provider();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
 impl Site {
     /// A replica whose log begins with nothing.
     pub(crate) async fn new() -> Self {
@@ -90,15 +103,13 @@ impl Site {
 
     /// A replica whose log begins with this state.
     pub(crate) async fn with(state: State) -> Self {
-        // Whoever was first has installed the same one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let disk = tempfile::tempdir().unwrap();
         let id = ReplicaId::new(1).unwrap();
         let bootstrap = Bootstrap { members: vec![id], state };
         let path = disk.path().join("log");
         let running = replica::start_on(StoreKind::Redb, ReplicaConfig::new(id), &path, &bootstrap).unwrap();
         let handle = running.handle.clone();
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = http();
         let proposer = Proposer::new(handle.clone(), http, [].into(), "test");
         let api = Arc::new(FakeApi::default());
         let client = api_server(&api).await;

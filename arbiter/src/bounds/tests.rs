@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::clock;
-use crate::testing::{serve, talk};
+use crate::testing::{http, serve, talk};
 
 const LIMITS: Limits = Limits { bytes: 64 * 1024, within: Duration::from_millis(400) };
 const NO_PAUSE: Duration = Duration::ZERO;
@@ -89,9 +89,7 @@ async fn answers(head: &'static str, piece: &'static [u8], pause: Duration) -> S
 }
 
 async fn get(url: &str) -> reqwest::Response {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    client.get(url).timeout(Duration::from_millis(700)).send().await.unwrap()
+    http().get(url).timeout(Duration::from_millis(700)).send().await.unwrap()
 }
 
 #[tokio::test]

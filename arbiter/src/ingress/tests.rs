@@ -8,7 +8,7 @@ use coroner_shared::api;
 use coroner_shared::keys::PublicKey;
 
 use super::*;
-use crate::testing::{Site, serve, talk};
+use crate::testing::{Site, http, serve, talk};
 
 const FLOOD: usize = 300;
 
@@ -26,7 +26,7 @@ fn registration() -> Vec<u8> {
 
 /// Sends this request often, over one connection; counts the answers of each status.
 async fn flood(url: String, body: Option<Vec<u8>>) -> BTreeMap<u16, usize> {
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let client = http();
     let mut statuses = BTreeMap::new();
     for n in 0..FLOOD {
         let request = match &body {
