@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use coroner_arbiter_core::observers;
 use coroner_arbiter_core::state::{Member, State};
 use coroner_arbiter_core::witness::checked::{CheckedAnswer, CheckedBatch, Proven};
 use coroner_shared::beacon::AskProbe;
@@ -124,10 +123,7 @@ impl Datagrams {
         let heard = match message {
             Message::Status(status) => {
                 let beacon = Proven::verify(&status.beacon, member, self.cluster).map_err(|_| "beacon")?;
-                let slice = uids
-                    .get(&uid)
-                    .and_then(|name| observers::slice_for(state, self.cluster, name))
-                    .map_or(0, |s| s.version);
+                let slice = uids.get(&uid).and_then(|name| state.observers.slice_version(name)).unwrap_or(0);
                 self.send(from, &Message::StatusAck { term, slice }).await;
                 Heard::Status { node: uid, status: Box::new(status), beacon, from: from.ip() }
             }

@@ -188,9 +188,8 @@ async fn slice(
     let until = tokio::time::Instant::now() + LONG_POLL;
     loop {
         let state = Arc::clone(&published.borrow_and_update().state);
-        if let Some(slice) =
-            observers::slice_for(&state, ingress.cluster, &node).filter(|s| s.version != have)
-        {
+        let changed = state.observers.slice_version(&node) != Some(have);
+        if changed && let Some(slice) = observers::slice_for(&state, ingress.cluster, &node) {
             return Ok(Json(slice).into_response());
         }
         match tokio::time::timeout_at(until, published.changed()).await {

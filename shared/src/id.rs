@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::machine_id::MachineId;
+use crate::text::Text;
 
 /// Why a text is not the identifier it should be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -37,13 +38,13 @@ pub enum IdError {
 
 /// Name of a Kubernetes Node: an RFC 1123 subdomain of at most 253 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct NodeName(String);
+#[serde(try_from = "String")]
+pub struct NodeName(Text);
 
 /// `metadata.uid` of a Node: a new Node under an old name has another one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct NodeUid(String);
+#[serde(try_from = "String")]
+pub struct NodeUid(Text);
 
 /// The kernel's random id of one boot (`/proc/sys/kernel/random/boot_id`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,8 +61,8 @@ pub struct ReplicaId(u64);
 
 /// Name of an Incident resource: `<node>-<8 hex>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct IncidentId(String);
+#[serde(from = "String")]
+pub struct IncidentId(Text);
 
 /// Which life of a node we speak of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -84,7 +85,7 @@ impl NodeName {
     pub fn new(name: impl Into<String>) -> Result<Self, IdError> {
         let name = name.into();
         if is_subdomain(&name) {
-            Ok(Self(name))
+            Ok(Self(name.into()))
         } else {
             Err(IdError::Name { what: "node name", value: name })
         }
@@ -124,7 +125,7 @@ impl FromStr for NodeName {
 
 impl From<NodeName> for String {
     fn from(name: NodeName) -> Self {
-        name.0
+        name.0.into()
     }
 }
 
@@ -144,7 +145,7 @@ impl NodeUid {
     pub fn new(uid: impl Into<String>) -> Result<Self, IdError> {
         let uid = uid.into();
         if !uid.is_empty() && uid.len() <= 128 && uid.bytes().all(|b| b.is_ascii_graphic()) {
-            Ok(Self(uid))
+            Ok(Self(uid.into()))
         } else {
             Err(IdError::Uuid { what: "node uid", value: uid })
         }
@@ -165,7 +166,7 @@ impl TryFrom<String> for NodeUid {
 
 impl From<NodeUid> for String {
     fn from(uid: NodeUid) -> Self {
-        uid.0
+        uid.0.into()
     }
 }
 
@@ -276,7 +277,7 @@ impl IncidentId {
     pub fn of(node: &NodeName, index: u64) -> Self {
         // Kubernetes names end at 253 bytes; the suffix takes 9.
         let head: String = node.as_str().chars().take(244).collect();
-        Self(format!("{}-{:08x}", head.trim_end_matches(['-', '.']), index & 0xffff_ffff))
+        Self(format!("{}-{:08x}", head.trim_end_matches(['-', '.']), index & 0xffff_ffff).into())
     }
 
     /// The id as text.
@@ -287,7 +288,7 @@ impl IncidentId {
 
 impl From<String> for IncidentId {
     fn from(id: String) -> Self {
-        Self(id)
+        Self(id.into())
     }
 }
 

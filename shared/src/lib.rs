@@ -52,6 +52,7 @@ pub mod mutant;
 pub mod names;
 pub mod rate;
 pub mod slice;
+mod text;
 pub mod time;
 pub mod trust;
 pub mod wire;

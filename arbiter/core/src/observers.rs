@@ -115,7 +115,7 @@ pub fn slice_for(state: &State, cluster: ClusterId, node: &NodeName) -> Option<S
         names.iter().filter_map(|n| observers.seats.get(n)).map(|s| s.peer.clone()).collect()
     };
     Some(Slice {
-        version: observers.slice_version(seat),
+        version: observers.slice_version(node)?,
         cluster,
         node: seat.peer.node.clone(),
         subjects: peers(&seat.subjects),
@@ -148,9 +148,10 @@ impl Observers {
         self.seats.get(observer).map_or(&[], |s| &s.subjects)
     }
 
-    /// The version of a member's slice: of its own part or of what all agents share.
-    pub fn slice_version(&self, seat: &Seat) -> u64 {
-        seat.version.max(self.replicas_since)
+    /// The version of a member's slice: of its own part or of what all agents share. `None` for a node that is no
+    /// member.
+    pub fn slice_version(&self, node: &NodeName) -> Option<u64> {
+        self.seats.get(node).map(|seat| seat.version.max(self.replicas_since))
     }
 
     /// Takes what is so of some members now, `None` for those that are none any more, and the replicas.

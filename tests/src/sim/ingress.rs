@@ -9,7 +9,6 @@ use coroner_arbiter_core::hears::Hears;
 use coroner_arbiter_core::judge::LISTENS_AT_MOST;
 use coroner_arbiter_core::observers;
 use coroner_arbiter_core::policy::select::rules_for;
-use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::witness::checked::{CheckedAnswer, CheckedBatch, Proven};
 use coroner_arbiter_replica::Role;
 use coroner_shared::beacon::GoodbyeKind;
@@ -79,17 +78,12 @@ async fn slice_of(shared: &Shared, index: usize, node: &NodeName, have: Option<u
         };
         let seen = signal.version();
         let cluster = shared.world.borrow().site.cluster;
-        let changed = have.is_none() || slice_version(&state, node) != have;
+        let changed = have.is_none() || state.observers.slice_version(node) != have;
         if changed && let Some(slice) = observers::slice_for(&state, cluster, node) {
             return Some(slice);
         }
         signal.after(seen).await;
     }
-}
-
-/// What [`observers::slice_for`] would give as the version, without a slice.
-fn slice_version(state: &State, node: &NodeName) -> Option<u64> {
-    state.observers.seat(node).map(|seat| state.observers.slice_version(seat))
 }
 
 pub(crate) async fn slice(shared: &Shared, index: usize, machine: usize, have: u64) -> Sliced {
@@ -208,7 +202,7 @@ impl World {
         let answer = match &packet.message {
             Message::Status(status) => {
                 let Ok(beacon) = Proven::verify_by(&status.beacon, member, &signed_by) else { return };
-                let slice = slice_version(&state, name).unwrap_or(0);
+                let slice = state.observers.slice_version(name).unwrap_or(0);
                 process.witness.beacon(now, &beacon, Some(ip));
                 process.witness.status(now, uid, status, &beacon);
                 if !packet.replayed {

@@ -20,6 +20,10 @@ use serde::Serialize;
 #[cfg(coroner_mutants)]
 use self::mutants::hunt;
 
+/// Half of what the cores do between two events is to take and to give back small pieces of memory.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Plays seeds of the simulator against the shipped cores.
 #[derive(Parser)]
 #[command(name = "hack/sim")]
