@@ -115,3 +115,28 @@ fn what_a_replica_heard_before_a_pause_is_no_sign_of_life_after_it() {
     assert_eq!(sim.ledger().len(), offs, "{}", sim.story());
     assert!(sim.violations().is_empty(), "{:?}\n{}", sim.violations(), sim.story());
 }
+
+/// Seed 3067 of the third swarm: a person ordered the host of a second replica off, and the arbiter obeyed. It had no
+/// quorum left, to prove what it had done or to do anything else.
+#[test]
+fn an_order_never_takes_the_arbiters_quorum() {
+    let mut site = Site::plain(3067, 5, 0);
+    for policy in site.policies.values_mut() {
+        policy.after_release = AfterRelease::StayOff;
+    }
+    let mut sim = Sim::new(site);
+    sim.warm_up();
+    sim.freeze("n1");
+    assert!(sim.run_until(Span::from_secs(60), |sim| sim.phase("n1") == "Released"), "{}", sim.story());
+    sim.run_for(Span::from_secs(30));
+    sim.order_off("n2");
+    sim.run_for(Span::from_secs(30));
+    assert_eq!((sim.phase("n2"), sim.has_power("n2")), ("Alive", true), "{}", sim.story());
+    assert!(sim.story().contains("ArbiterHosts"), "the refusal names why: {}", sim.story());
+    // With the first one back it is an order like any other. Who leads then has just started, and reads for 30 s.
+    sim.power_on("n1");
+    assert!(sim.run_until(Span::from_mins(15), |sim| sim.phase("n1") == "Alive"), "{}", sim.story());
+    sim.order_off("n2");
+    assert!(sim.run_until(Span::from_secs(120), |sim| sim.phase("n2") == "Released"), "{}", sim.story());
+    assert!(sim.violations().is_empty(), "{:?}", sim.violations());
+}

@@ -11,7 +11,8 @@ use crate::state::{Node, State};
 ///
 /// # Errors
 /// [`Brake::ControlPlane`] where the voters that are left and well would be fewer than a quorum, or another node of the
-/// control plane is in flight; [`Brake::ArbiterHosts`] for a second host of a replica, unless a person orders it.
+/// control plane is in flight; [`Brake::ArbiterHosts`] for a second host of a replica, unless a person orders it, and for
+/// an order of anybody that would leave the arbiter no majority: it could neither prove what it did nor do anything else.
 pub fn ask(state: &State, name: &NodeName, class: &EvidenceClass) -> Result<(), Brake> {
     let Some(node) = state.nodes.get(name) else { return Ok(()) };
     if serves(node) {
@@ -20,8 +21,11 @@ pub fn ask(state: &State, name: &NodeName, class: &EvidenceClass) -> Result<(), 
             return Err(Brake::ControlPlane);
         }
     }
-    if hosts_replica(state, name) && another_host_is_down(state, name) && !by_a_person(class) {
-        return Err(Brake::ArbiterHosts);
+    if hosts_replica(state, name) {
+        let second = another_host_is_down(state, name) && !by_a_person(class);
+        if second || (is_order(class) && !majority_without(state, name)) {
+            return Err(Brake::ArbiterHosts);
+        }
     }
     Ok(())
 }
@@ -56,6 +60,30 @@ fn another_host_is_down(state: &State, name: &NodeName) -> bool {
         .filter(|replica| replica.host != *name)
         .filter_map(|replica| state.nodes.get(&replica.host))
         .any(|host| !matches!(host.phase, Phase::Alive))
+}
+
+/// Whether a majority of the replicas would be left, were this host off. Whoever is condemned or worse is off, or soon
+/// will be; a host that is only silent, or on its way back, may well have its replica.
+fn majority_without(state: &State, name: &NodeName) -> bool {
+    let off = |host: &NodeName| {
+        state.nodes.get(host).is_some_and(|node| match node.phase {
+            Phase::Condemned { .. }
+            | Phase::Fencing { .. }
+            | Phase::ProvenOff { .. }
+            | Phase::Releasing { .. }
+            | Phase::Released { .. } => true,
+            Phase::Alive | Phase::Held { .. } | Phase::Returning { .. } => false,
+        })
+    };
+    let left = state.replicas.values().filter(|replica| replica.host != *name && !off(&replica.host));
+    left.count() > state.replicas.len() / 2
+}
+
+fn is_order(class: &EvidenceClass) -> bool {
+    match class {
+        EvidenceClass::Ordered { .. } => true,
+        EvidenceClass::FoundOff | EvidenceClass::HostSilentBmcOn => false,
+    }
 }
 
 /// Orders of policies are named `policy/<name>`; all others are persons'.

@@ -88,7 +88,9 @@ pub fn brake_advice(brake: Brake) -> &'static str {
         Brake::Pace => "Nothing needs to be done.",
         Brake::Storm => "Look at the network; order single nodes with `coroner fence` once it has calmed.",
         Brake::ControlPlane => "Repair the other voters first.",
-        Brake::ArbiterHosts => "Repair that host first, or order this one with `coroner fence`.",
+        Brake::ArbiterHosts => {
+            "Bring that host back first. While it is silent and not off, a person may order this one with `coroner fence`."
+        }
         Brake::RepeatOffender => "Find out why, then clear it with `coroner clear-held`.",
     }
 }

@@ -1,5 +1,6 @@
 //! Bounded blast: on every prefix of the log no more nodes are in flight than the brakes allow, in all and per domain;
-//! and in truth no more machines are down by our hand than the floor, nor the hosts of two replicas.
+//! and in truth no more machines are down by our hand than the floor, nor the hosts of so many
+//! replicas that the others are no majority.
 
 use std::collections::BTreeMap;
 
@@ -74,6 +75,7 @@ fn down(world: &World) -> Option<String> {
     if count > limits.floor {
         return Some(format!("{count} machines are down by our hand, {} may be", limits.floor));
     }
+    let all = world.site.replicas.len();
     let hosts = down.iter().filter(|index| world.site.replicas.contains(index)).count();
-    (hosts > 1).then(|| format!("the hosts of {hosts} replicas are down by our hand"))
+    (hosts * 2 >= all).then(|| format!("the hosts of {hosts} of {all} replicas are down by our hand"))
 }

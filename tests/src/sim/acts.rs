@@ -4,6 +4,7 @@ use coroner_shared::id::NodeName;
 use coroner_shared::time::Span;
 
 use super::network::{Cut, Ends, Flow};
+use super::people::Act;
 use super::trouble::isolation;
 use super::{By, Sim};
 
@@ -34,6 +35,12 @@ impl Sim {
     pub fn pull_cord(&mut self, node: &str) {
         let index = self.index(node);
         self.shared.world.borrow_mut().pull_cord(index);
+    }
+
+    /// A person orders the machine off, at any replica that answers.
+    pub fn order_off(&mut self, node: &str) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().people(&Act::Fence(index));
     }
 
     /// Nothing of the machine moves or answers until it is thawed.

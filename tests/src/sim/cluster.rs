@@ -4,7 +4,7 @@
 use coroner_shared::id::NodeName;
 use coroner_shared::time::Span;
 
-use super::api::{Attachment, Pod, Ready};
+use super::api::{Api, Attachment, NodeObject, Pod, Ready};
 use super::network::{End, Flow};
 use super::truth::Fact;
 use super::world::World;
@@ -93,6 +93,7 @@ impl World {
     pub(crate) fn controllers(&mut self, round: u64) {
         if !self.api.down {
             self.mark_nodes();
+            self.evict();
             self.place_pods();
             self.move_volumes();
             let out = self.api.out_of_service(self.now);
@@ -124,6 +125,14 @@ impl World {
         }
     }
 
+    /// Pods of a Node whose taint says NoExecute are asked to go at once, whatever the node's kubelet does.
+    fn evict(&mut self) {
+        let Api { nodes, pods, .. } = &mut self.api;
+        for pod in pods.values_mut() {
+            pod.terminating |= nodes.get(&pod.node).is_some_and(NodeObject::tainted);
+        }
+    }
+
     fn place_pods(&mut self) {
         for workload in 0..self.site.workloads {
             if self.api.pods.values().any(|pod| pod.workload == workload) {
@@ -147,7 +156,7 @@ impl World {
 
     /// One volume each, on one node at a time.
     fn move_volumes(&mut self) {
-        let needed = |a: &Attachment, api: &super::api::Api| {
+        let needed = |a: &Attachment, api: &Api| {
             api.pods.values().any(|pod| pod.workload == a.workload && pod.node == a.node)
         };
         let free: Vec<u64> = self

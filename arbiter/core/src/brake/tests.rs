@@ -10,7 +10,7 @@ use super::{
     Asking, Limits, Stage, ask, budget_default, budget_left, counts, floor_default, in_flight_default,
     limits, limits_of, storm_members_default,
 };
-use crate::apply::tests::world::{World, name, offs, policy, secs, uid};
+use crate::apply::tests::world::{World, name, offs, policy, replica, secs, uid};
 use crate::command::Command;
 use crate::phase::EvidenceClass;
 use crate::policy::{Brakes, Mode};
@@ -257,7 +257,8 @@ fn the_floor_counts_machines_down_by_our_hand_until_they_return() {
     assert_eq!(w.stands(5), "Returning");
     assert_eq!(said(&w, 3, Stage::Condemn), ["ok"; 3]);
     // At N = 2 nothing may ever be down by our hand.
-    let two = World::new(2);
+    let mut two = World::new(2);
+    two.done(Command::ReplicaGone { replica: replica(2) });
     assert_eq!(said(&two, 2, Stage::Condemn), ["ok", "Floor", "Floor"]);
 }
 
