@@ -435,10 +435,10 @@ impl Task {
         }
     }
 
-    /// Hands the summary to the leader: at every step while anybody is silent, else four times a second.
+    /// Hands the summary to the leader: at every step while anything is urgent, else four times a second.
     fn follow(&mut self, now: Mono, state: &Arc<State>, leader: ReplicaId) {
         let summary = self.witness.summary(now, state);
-        let urgent = summary.has_suspects();
+        let urgent = summary.is_urgent(state);
         let busy = std::mem::replace(&mut *lock(&self.handing), true);
         if busy || !(urgent || now.since(self.handed_over) >= CALM) {
             if !busy {

@@ -9,7 +9,7 @@ use coroner_shared::beacon::{Answer, Beacon, SignedBeacon};
 use coroner_shared::id::ClusterId;
 use coroner_shared::keys::PublicKey;
 use coroner_shared::names::{PORT_PEER, PORT_REPORT};
-use coroner_shared::time::Span;
+use coroner_shared::time::{Mono, Span};
 use coroner_shared::wire::datagram::{DatagramError, Message, Sender, encoded_bytes};
 
 use super::machine::{AgentProcess, Condition, machine_at};
@@ -101,10 +101,11 @@ impl World {
         self.agent_feels(machine, input);
         let on = &self.machines[machine];
         let now = on.host_time(self.now);
-        if on.agent.as_ref().is_some_and(|p| p.agent.next_wakeup() <= now) {
+        let Some(due) = on.agent.as_ref().map(|p| p.agent.next_wakeup()) else { return };
+        if due <= now {
             self.agent_ticks(machine);
         } else {
-            self.agent_plans(machine);
+            self.agent_plans(machine, due);
         }
     }
 
@@ -120,15 +121,17 @@ impl World {
     fn agent_ticks(&mut self, machine: usize) {
         let awake = self.machines[machine].host_time(self.now);
         self.agent_feels(machine, Input::Tick(Tick { awake, drained: true, drops: 0 }));
-        self.agent_plans(machine);
+        if let Some(process) = &self.machines[machine].agent {
+            self.agent_plans(machine, process.agent.next_wakeup());
+        }
     }
 
-    /// Its next tick.
-    fn agent_plans(&mut self, machine: usize) {
+    /// Its next tick, at that time at the soonest a millisecond from now.
+    fn agent_plans(&mut self, machine: usize, due: Mono) {
         let on = &mut self.machines[machine];
         let now = on.host_time(self.now);
         let Some(process) = &mut on.agent else { return };
-        let due = process.agent.next_wakeup().max(now + Span::from_ms(1));
+        let due = due.max(now + Span::from_ms(1));
         if process.due.is_some_and(|planned| planned > now && planned <= due) {
             return;
         }

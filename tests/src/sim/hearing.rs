@@ -199,7 +199,7 @@ impl World {
         let Some(process) = self.process(index, group) else { return false };
         let state = std::sync::Arc::clone(&process.published.state);
         let summary = process.witness.summary(now, &state);
-        let urgent = summary.has_suspects();
+        let urgent = summary.is_urgent(&state);
         if process.ears.handing.is_some() || !(urgent || now.since(process.ears.handed_over) >= CALM) {
             return urgent;
         }

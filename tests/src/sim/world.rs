@@ -116,7 +116,7 @@ impl World {
             killed: Vec::new(),
             killed_tasks: Vec::new(),
             recorded: None,
-            calm_step: Span::from_ms(100),
+            calm_step: Span::from_ms(200),
             next_task: 0,
             next_group: 0,
             next_session: 0,

@@ -15,6 +15,9 @@ use coroner_shared::keys::PublicKey;
 use coroner_shared::time::Span;
 use serde::{Deserialize, Serialize};
 
+use crate::phase::Phase;
+use crate::state::State;
+
 /// A status comes once a second; one may be late.
 const LATELY: Span = Span::from_ms(1250);
 
@@ -168,11 +171,17 @@ pub struct ReporterSummary {
 // === impl Summary ===
 
 impl Summary {
-    /// Whether anybody in it is accused or was not heard lately: the leader wants to know at once.
-    pub fn has_suspects(&self) -> bool {
+    /// Whether the leader wants to know at once: anybody is accused or was not heard lately. Of a node that is released
+    /// that is no news, and may stay so for days; that it is heard is.
+    pub fn is_urgent(&self, state: &State) -> bool {
+        let released = |n: &NodeSummary| {
+            state.nodes.get(&n.node).is_some_and(|node| matches!(node.phase, Phase::Released { .. }))
+        };
         let accused = |n: &NodeSummary| n.edges.iter().any(|e| e.silence.is_some());
         let heard = |n: &NodeSummary| n.proofs.iter().any(|p| p.ago <= LATELY);
-        self.nodes.iter().any(|n| accused(n) || !heard(n) || !n.probes.is_empty())
+        self.nodes
+            .iter()
+            .any(|n| if released(n) { heard(n) } else { accused(n) || !heard(n) || !n.probes.is_empty() })
     }
 }
 

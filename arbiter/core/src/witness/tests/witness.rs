@@ -90,18 +90,18 @@ fn only_those_who_are_not_plainly_well_are_listed() {
         h.beacon(1000, i, 1);
     }
     assert_eq!(names(&h.summary(2250).nodes), [], "all were heard within S");
-    assert!(!h.summary(2250).has_suspects());
+    assert!(!h.summary(2250).is_urgent(&h.state));
     assert_eq!(h.summary(2251).nodes.len(), 6);
     for i in 0..6 {
         h.beacon(3000, i, 2);
     }
     h.silent(3000, 0, 1, 5, 1500, 2);
     assert_eq!(names(&h.summary(3001).nodes), [name(5)]);
-    assert!(h.summary(3001).has_suspects());
+    assert!(h.summary(3001).is_urgent(&h.state));
     assert_eq!(h.summary(3001).reporters.len(), 1, "of its observers only one ever spoke");
     h.heard(3100, 0, 2, 5, 3, 0);
     assert_eq!(names(&h.summary(3101).nodes), [name(5)], "the others may not know yet");
-    assert!(!h.summary(3101).has_suspects());
+    assert!(!h.summary(3101).is_urgent(&h.state));
     for i in 0..6 {
         h.beacon(74_000, i, 3);
     }
@@ -123,6 +123,30 @@ fn only_those_who_are_not_plainly_well_are_listed() {
         waived: None,
     };
     assert_eq!(names(&h.summary(74_301).nodes), [name(4)]);
+}
+
+/// A machine may be off for days after its release. While it was in the summary of a follower, that follower wrote to
+/// the leader twenty times a second.
+#[test]
+fn the_silence_of_who_is_released_is_not_urgent_but_its_life_is() {
+    let mut h = Heard::new();
+    for i in 0..6 {
+        h.beacon(1000, i, 1);
+    }
+    h.silent(3000, 0, 1, 5, 1500, 1);
+    for i in 0..5 {
+        h.beacon(3000, i, 2);
+    }
+    assert!(h.summary(3001).is_urgent(&h.state), "it is suspect");
+    let mut released = crate::apply::tests::world::World::new(6);
+    released.released(5);
+    h.state.nodes.get_mut(&name(5)).unwrap().phase = released.phase(5).clone();
+    assert_eq!(names(&h.summary(3001).nodes), [name(5)]);
+    assert!(!h.summary(3001).is_urgent(&h.state));
+    h.beacon(3100, 5, 9);
+    assert!(h.summary(3101).is_urgent(&h.state), "a second writer, perhaps");
+    h.silent(3200, 0, 2, 4, 1500, 1);
+    assert!(h.summary(4700).is_urgent(&h.state), "another one");
 }
 
 #[test]
