@@ -32,5 +32,7 @@ pub mod store;
 
 pub use memory::{MemoryStore, PowerCut};
 pub use replica::Replica;
-pub use said::{Applied, Bootstrap, Fatal, NotLeader, ReplicaConfig, Role, StepError, Turn, is_snapshot};
+pub use said::{
+    Applied, Bootstrap, Fatal, NotLeader, ReplicaConfig, Role, StepError, Turn, Vote, is_snapshot, vote_in,
+};
 pub use store::{Batch, Loaded, LogStore, StoreError};

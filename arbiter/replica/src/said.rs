@@ -72,6 +72,28 @@ pub fn is_snapshot(message: &[u8]) -> bool {
     Message::parse_from_bytes(message).is_ok_and(|m| m.get_msg_type() == MessageType::MsgSnapshot)
 }
 
+/// A promise that a message makes for its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// In this term.
+    pub term: u64,
+    /// It votes for this replica and no other: itself, if it asks for votes.
+    pub candidate: u64,
+}
+
+/// The vote that an encoded message gives, if it gives one: it must be on the sender's disk before. For oracles.
+pub fn vote_in(message: &[u8]) -> Option<Vote> {
+    let message = Message::parse_from_bytes(message).ok()?;
+    let kind = message.get_msg_type();
+    let asks = kind == MessageType::MsgRequestVote;
+    let gives = kind == MessageType::MsgRequestVoteResponse && !message.reject;
+    if !asks && !gives {
+        return None;
+    }
+    let candidate = if asks { message.from } else { message.to };
+    Some(Vote { term: message.term, candidate })
+}
+
 /// What one turn made; all of it is on the disk already.
 #[derive(Debug, Default)]
 pub struct Turn {

@@ -1,12 +1,13 @@
 //! Accusers are true: whoever counts as a silent observer in a condemnation is an agent that lives, that has heard the
-//! subject before, and that did not just wake up; and the deadline ran from the last time that anybody who reaches the
-//! leader heard it.
+//! subject before, that is not deaf, and that did not just wake up; and the deadline ran from the last time that anybody
+//! who reaches the leader heard it, without the pauses of a leader that could hear nobody meanwhile.
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
 use coroner_arbiter_core::policy::select::rules_for;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::view::{Said, Standing, View};
+use coroner_shared::id::{NodeName, ReplicaId};
 use coroner_shared::time::Span;
 
 use super::Invariant;
@@ -17,6 +18,12 @@ use crate::sim::world::World;
 const DEAD_FOR: Span = Span::from_secs(5);
 /// A path that did not answer for so long before the failure date says nothing by its silence.
 const PATH: Span = Span::from_mins(10);
+/// So much later than the observer itself others must have heard its subjects.
+const DEAF_FOR: Span = Span::from_secs(4);
+/// Pauses that are longer than this are forgiven: 500 ms, and a tick.
+const PAUSE: Span = Span::from_ms(600);
+/// Beacons come to a replica once a second, and to the agent beside it more often.
+const OWN_SLACK: Span = Span::from_ms(1_500);
 /// On the way, and between a beacon and the step that looks at it.
 const SLACK: Span = Span::from_secs(1);
 
@@ -36,19 +43,20 @@ impl Invariant for Accusers {
         else {
             return None;
         };
-        if was == "Condemned" {
+        if was == "Condemned" || world.truth.is_over(entry.term) {
             return None;
         }
         let counted = view.observers.iter().filter(|o| o.standing == Standing::Eligible);
         counted
             .filter(|o| matches!(o.said, Said::Silent { .. }))
-            .find_map(|o| untrue(world, view, &o.node))
+            .find_map(|o| untrue(world, view, &o.node).or_else(|| deaf(world, before, view, &o.node)))
             .or_else(|| too_early(world, before, view))
+            .or_else(|| unforgiven(world, before, view, &entry.leader))
     }
 }
 
 /// What speaks against this observer.
-fn untrue(world: &World, view: &View, observer: &coroner_shared::id::NodeName) -> Option<String> {
+fn untrue(world: &World, view: &View, observer: &NodeName) -> Option<String> {
     let (index, subject) = (world.machine_of(observer)?, world.machine_of(&view.node)?);
     let machine = &world.machines[index];
     let gone = world.now.since(machine.disturbed);
@@ -65,6 +73,52 @@ fn untrue(world: &World, view: &View, observer: &coroner_shared::id::NodeName) -
     let silent = world.now.since(hears.last);
     (silent > view.silence() + PATH + DEAD_FOR)
         .then(|| format!("{} is accused by {observer}, which did not hear it for {silent}", view.node))
+}
+
+/// The leader's own pauses are no silence of others: neither those in which it led nor earlier ones of its process.
+fn unforgiven(world: &World, before: &State, view: &View, leader: &ReplicaId) -> Option<String> {
+    let subject = world.machine_of(&view.node)?;
+    let index = world.replicas.iter().position(|replica| replica.id == *leader)?;
+    let host = world.site.replicas[index];
+    let began = world.replicas[index].process.as_ref()?.began;
+    let (_, hears) = world.truth.hears(subject).find(|(receiver, _)| *receiver == host)?;
+    if host == subject || hears.last < began {
+        return None;
+    }
+    let deadline = rules_for(before, &view.node).silent_bmc_on;
+    let paused = world.machines[host].paused_since(hears.last, PAUSE);
+    let attended = world.now.since(hears.last).saturating_sub(paused);
+    (attended + OWN_SLACK < deadline).then(|| {
+        format!(
+            "{} is condemned {attended} after its leader heard it, {paused} of pauses left out, before its deadline \
+             of {deadline}",
+            view.node
+        )
+    })
+}
+
+/// An observer that for seconds has not heard half of those it listens to, though others hear them, is deaf.
+fn deaf(world: &World, before: &State, view: &View, observer: &NodeName) -> Option<String> {
+    let index = world.machine_of(observer)?;
+    if !world.machines[index].odd.is_none() {
+        return None;
+    }
+    let subjects = before.observers.subjects_of(observer);
+    let last = |subject: usize, by: &dyn Fn(usize) -> bool| {
+        world.truth.hears(subject).filter(|(receiver, _)| by(*receiver)).map(|(_, hears)| hears.last).max()
+    };
+    let missed = subjects.iter().filter_map(|name| world.machine_of(name)).filter(|subject| {
+        let others = |by: usize| by != index && by != *subject && world.is_well_connected(by);
+        let own = last(*subject, &|by| by == index);
+        last(*subject, &others).zip(own).is_some_and(|(others, own)| others.since(own) > DEAF_FOR)
+    });
+    let missed = missed.count();
+    (missed >= 2 && missed * 2 >= subjects.len()).then(|| {
+        format!(
+            "{} is accused by {observer}, which does not hear {missed} others either that are heard",
+            view.node
+        )
+    })
 }
 
 /// Deadlines run from the last sign of life that anybody holds.

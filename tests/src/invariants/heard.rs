@@ -19,7 +19,10 @@ impl Invariant for Heard {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Committed { before, after, .. } = fact else { return None };
+        let Fact::Committed { entry, before, after, .. } = fact else { return None };
+        if world.truth.is_over(entry.term) {
+            return None;
+        }
         for (name, node) in &after.nodes {
             let Phase::Condemned { class, .. } = &node.phase else { continue };
             if matches!(class, EvidenceClass::Ordered { .. }) {

@@ -1,5 +1,5 @@
-//! In time: a lone death with a good BMC is proven within its class's deadline, the span of its proof and what calls take,
-//! or a brake holds it by name.
+//! In time: a lone death with a good BMC is decided within its class's deadline and the kubelet's missed renewal, and proven
+//! within the span of its proof and what calls take; or a brake holds it by name.
 
 use coroner_arbiter_core::phase::{HeldReason, Phase};
 
@@ -15,7 +15,7 @@ impl Invariant for InTime {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Due { machine } = fact else { return None };
+        let Fact::Due { machine, proven } = fact else { return None };
         let name = &world.machines[*machine].name;
         let node = world.truth.state.nodes.get(name)?;
         match &node.phase {
@@ -24,6 +24,7 @@ impl Invariant for InTime {
             | Phase::Released { .. }
             | Phase::Returning { .. } => None,
             Phase::Held { why: HeldReason::Brake(_), .. } => None,
+            Phase::Condemned { .. } | Phase::Fencing { .. } if !proven => None,
             Phase::Alive | Phase::Held { .. } | Phase::Condemned { .. } | Phase::Fencing { .. } => {
                 Some(format!("{name} is still {:?}", node.phase))
             }

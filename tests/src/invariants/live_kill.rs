@@ -1,12 +1,10 @@
-//! No live kill: a running machine is not turned off by our hand while somebody whose word reaches the leader at once
-//! has been hearing it for a while. An order and a second writer after a release are not silence.
+//! No live kill: no power-off is sent to a running machine while somebody whose word reaches the leader at once has been
+//! hearing it for a while. An order and a second writer after a release are not silence.
 
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
-use coroner_shared::time::{Mono, Span};
+use coroner_shared::time::Span;
 
 use super::Invariant;
-use crate::sim::By;
-use crate::sim::machine::Condition;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
 
@@ -14,10 +12,7 @@ use crate::sim::world::World;
 /// status each second.
 const BEGAN: Span = Span::from_secs(3);
 
-#[derive(Default)]
-pub(super) struct LiveKill {
-    sent: Vec<(usize, Mono)>,
-}
+pub(super) struct LiveKill;
 
 impl Invariant for LiveKill {
     fn name(&self) -> &'static str {
@@ -25,36 +20,20 @@ impl Invariant for LiveKill {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        match fact {
-            Fact::Command { machine, off: true, sent } => {
-                self.sent.push((*machine, *sent));
-                None
-            }
-            Fact::TurnedOff { machine, by: By::Us, was: Condition::Runs, .. } => {
-                let (_, sent) = self.sent.iter().rev().find(|(of, _)| of == machine)?;
-                let name = &world.machines[*machine].name;
-                if excused(world, name) {
-                    return None;
-                }
-                let (receiver, hears) = world.truth.hears(*machine).find(|(receiver, hears)| {
-                    sent.since(hears.since) >= BEGAN
-                        && sent.since(hears.last) <= Span::from_ms(1250)
-                        && receiver != machine
-                        && world.is_well_connected(*receiver)
-                })?;
-                let by = &world.machines[receiver].name;
-                let since = world.now.since(hears.since);
-                Some(format!("{name} is turned off although {by} has been hearing it for {since}"))
-            }
-            Fact::Command { .. }
-            | Fact::TurnedOff { .. }
-            | Fact::TurnedOn { .. }
-            | Fact::Committed { .. }
-            | Fact::Tainted { .. }
-            | Fact::Started { .. }
-            | Fact::Due { .. }
-            | Fact::End => None,
+        let Fact::Command { machine, off: true, sent } = fact else { return None };
+        let name = &world.machines[*machine].name;
+        if !world.machines[*machine].is_up() || excused(world, name) {
+            return None;
         }
+        let (receiver, hears) = world.truth.hears(*machine).find(|(receiver, hears)| {
+            sent.since(hears.since) >= BEGAN
+                && sent.since(hears.last) <= Span::from_ms(1250)
+                && receiver != machine
+                && world.is_well_connected(*receiver)
+        })?;
+        let by = &world.machines[receiver].name;
+        let since = world.now.since(hears.since);
+        Some(format!("{name} is sent ForceOff although {by} has been hearing it for {since}"))
     }
 }
 

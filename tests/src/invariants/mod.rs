@@ -6,23 +6,24 @@
 //! | right machine | no power command on a machine other than the one of a committed attempt | `right_machine.rs` | design 1, right-machine |
 //! | release implies over | when the taint is written, the life of the proof can execute nothing | `release_over.rs` | design 1, proof-before-release |
 //! | proven implies off | a BMC's proof is committed only for a life that is over | `proven_off.rs` | design 4, proof |
-//! | no live kill | no running machine is turned off that somebody who reaches the leader hears | `live_kill.rs` | design 1, no-live-kill |
+//! | no live kill | no power-off is sent to a running machine that somebody who reaches the leader hears | `live_kill.rs` | design 1, no-live-kill |
 //! | heard is not condemned | no condemnation by silence of a machine heard within S by somebody who reaches the leader | `heard.rs` | design 8 |
 //! | bounded blast | never more in flight, per domain or down by our hand than the brakes allow | `blast.rs` | design 3, brakes |
 //! | evidence holds | a condemnation's record gives the same verdict again, with H silent observers and no answer | `evidence.rs` | design 3, rules 1 and 3 |
-//! | rules hold | a condemnation meets every rule of the page, counted anew: domains, torn, rack, storm, renewal, steadiness | `rules.rs` | design 3 |
-//! | accusers are true | counted observers live, have heard the subject before, and the deadline ran from the last time anybody heard it | `accusers.rs` | design 3, rule 1 and failure date |
+//! | rules hold | a condemnation meets every rule of the page, counted anew: domains, torn, rack, storm, renewal, steadiness, a new leader's grace | `rules.rs` | design 3 |
+//! | accusers are true | counted observers live, are not deaf, have heard the subject before, and the deadline ran from the last time anybody heard it, the leader's pauses left out | `accusers.rs` | design 3, rule 1 and failure date |
 //! | proofs keep the table | three Offs of one machine over the span of their row, the last over a new session | `table.rs` | design 4, table |
 //! | edges have causes | re-fence only by the same boot heard, answers only of their attempt, no way out of a storm unheard | `edges.rs` | design 2b |
 //! | no command without a look | a linearizable look at most 500 ms before a power-off leaves | `looked.rs` | design 2, the last look |
 //! | the taint falls on a machine that is off | no power when it is written, but for the second of a last read, and for what a cached BMC cannot show | `off_at_taint.rs` | design 4, last read |
 //! | the floor holds | machines down by our hand, by the page's formula | `floor.rs` | design 3, brakes |
 //! | one leader per term | no two replicas lead in one term | `sim/truth.rs` | Raft |
+//! | votes are kept | a vote is on the disk before it leaves | `sim/truth.rs` | Raft |
 //! | reads are linearizable | a read shows everything that was committed before it was asked for | `sim/truth.rs` | design 2, the last look |
 //! | replicas agree | every replica applies the same entries to the same state | `sim/truth.rs` | Raft |
 //! | nothing lost | every incident is closed, or says what it waits for | `nothing_lost.rs` | design 1, nothing-lost |
 //! | barred is barred | nothing is condemned in Observe, by silence in a storm or a planned reboot; nothing is sent while paused | `barred.rs` | design 3, brakes; design 2b |
-//! | in time | a lone death with a good BMC is proven in time, or held by a brake | `in_time.rs` | design 8, liveness |
+//! | in time | a lone death with a good BMC is decided and proven in time, or held by a brake | `in_time.rs` | design 8, liveness |
 //! | settles | half an hour after everything healed every node is Alive | `settles.rs` | design 8, liveness |
 //! | few pages | nobody is told the same of a node again and again | `few_pages.rs` | design 1, explains-itself |
 //! | small log | entries are bounded by what happens, not by the speed of commits | `small_log.rs` | design 8, liveness |
@@ -69,7 +70,7 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(right_machine::RightMachine),
         Box::new(release_over::ReleaseOver),
         Box::new(proven_off::ProvenOff),
-        Box::<live_kill::LiveKill>::default(),
+        Box::new(live_kill::LiveKill),
         Box::new(heard::Heard),
         Box::new(blast::Blast),
         Box::new(evidence::Evidence),

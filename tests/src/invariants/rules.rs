@@ -1,5 +1,5 @@
 //! Rules hold: a condemnation's record meets every rule of the decision page, counted anew from the page and not by
-//! the core: domains, a torn network, a rack, a storm, the kubelet's renewal, an unsteady BMC.
+//! the core: domains, a torn network, a rack, a storm, the kubelet's renewal, an unsteady BMC, a new leader's grace.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,10 @@ use crate::sim::world::World;
 
 /// The renewal of a Lease may be so late (rule 7).
 const RENEWAL_SLACK: Span = Span::from_secs(1);
+/// A new leader listens for so long, also one that has heard of everybody; clocks differ by a thousandth.
+const GRACE: Span = Span::from_ms(990);
+/// And one of a group that comes back from nothing.
+const FROM_NOTHING: Span = Span::from_ms(9_900);
 /// A BMC that is not steady must say Off for so long.
 const UNSTEADY: Span = Span::from_secs(30);
 
@@ -24,7 +28,7 @@ impl Invariant for Rules {
         "rules hold"
     }
 
-    fn see(&mut self, _: &World, fact: &Fact<'_>) -> Option<String> {
+    fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
         let Fact::Committed { entry, before, after, .. } = fact else { return None };
         let Command::Judge(view) = &entry.command else { return None };
         let was = before.nodes.get(&view.node)?.phase.name();
@@ -38,6 +42,7 @@ impl Invariant for Rules {
             EvidenceClass::Ordered { .. } => None,
         };
         broken
+            .or_else(|| grace(world, entry.term))
             .or_else(|| {
                 (view.leader != entry.leader || view.term != entry.term)
                     .then(|| "it is another leader's".into())
@@ -81,6 +86,20 @@ fn renewal(view: &View) -> Option<String> {
     let expected = view.lease.interval + RENEWAL_SLACK;
     (quiet < expected)
         .then(|| format!("its kubelet renewed its Lease, or may have, {quiet} ago; expected is {expected}"))
+}
+
+/// A new leader listens before it judges; so does a group whose memory is gone.
+fn grace(world: &World, term: u64) -> Option<String> {
+    if world.truth.is_over(term) {
+        return None;
+    }
+    let led = world.now.since(world.truth.elected(term)?);
+    if led < GRACE {
+        return Some(format!("its leader was elected {led} ago"));
+    }
+    let started = world.replicas.iter().filter_map(|r| r.process.as_ref().map(|p| p.began)).min()?;
+    let group = world.now.since(started);
+    (group < FROM_NOTHING).then(|| format!("no replica has been running for longer than {group}"))
 }
 
 fn found_off(view: &View) -> Option<String> {

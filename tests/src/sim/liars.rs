@@ -21,6 +21,8 @@ pub(crate) struct Lie {
     pub(crate) about: usize,
     /// That it lives; otherwise that it is dead.
     pub(crate) lives: bool,
+    /// It only keeps quiet about it: no report, no answer of its own making.
+    pub(crate) quiet: bool,
     /// Since when.
     pub(crate) since: Mono,
 }
@@ -89,7 +91,7 @@ impl World {
         let of = &self.machines[lie.about];
         let last = of.boot.map(|boot| (boot, of.host_time(lie.since).as_ms()));
         // Who denies a death has two ways: to report nothing, or to report an answer.
-        let silent_liar = lie.lives && machine.is_multiple_of(2);
+        let silent_liar = lie.quiet || (lie.lives && machine.is_multiple_of(2));
         let hearing = Hearing::Silent {
             silent: SILENT + self.now.since(lie.since),
             last: last.filter(|_| !lie.lives),
@@ -107,7 +109,8 @@ impl World {
 /// Probes that were never made.
 fn outcomes(lie: Lie) -> Vec<ProbeOutcome> {
     // One answer of the kernel is all that it needs.
-    let answer = |path| if lie.lives && path == Path::Ping { Answer::Answered } else { Answer::Nothing };
+    let answers = lie.lives && !lie.quiet;
+    let answer = |path| if answers && path == Path::Ping { Answer::Answered } else { Answer::Nothing };
     let asked = Span::from_ms(150);
     let paths = [Path::Agent, Path::Kubelet, Path::Ping].into_iter();
     paths

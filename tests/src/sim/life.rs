@@ -27,7 +27,7 @@ impl World {
         if !self.machines[machine].has_power() {
             return;
         }
-        let (boot, was) = (self.machines[machine].boot, self.machines[machine].condition);
+        let boot = self.machines[machine].boot;
         self.end_life(machine, Condition::Off);
         let now = self.now;
         if let (By::Us, Some(boot)) = (by, boot) {
@@ -36,7 +36,7 @@ impl World {
         self.note_power(machine, false);
         let name = self.machines[machine].name.clone();
         self.say(&format!("{name} loses power ({by:?})"));
-        self.tell(&Fact::TurnedOff { machine, by, was });
+        self.tell(&Fact::TurnedOff { machine, by });
         let restores = self.bmcs.iter().filter(|b| b.machine == machine).find_map(|b| b.traits.restores);
         if let Some(after) = restores {
             self.after(after, move |world| world.power_on(machine, By::World));
@@ -99,6 +99,8 @@ impl World {
         if self.machines[machine].condition == Condition::Frozen {
             let name = self.machines[machine].name.clone();
             self.say(&format!("{name} goes on"));
+            let froze = self.machines[machine].disturbed;
+            self.machines[machine].pauses.push((froze, self.now));
             self.machines[machine].condition = Condition::Runs;
             self.machines[machine].disturbed = self.now;
             self.catch_up(machine);

@@ -69,6 +69,8 @@ pub(crate) struct Machine {
     pub(crate) odd: Oddities,
     /// When it last booted, went off, froze or went on.
     pub(crate) disturbed: Mono,
+    /// When it froze and when it went on, each time.
+    pub(crate) pauses: Vec<(Mono, Mono)>,
     /// The kubelet's rounds so far.
     pub(crate) rounds: u64,
 }
@@ -93,6 +95,12 @@ impl Machine {
         let wall = if planted(Mutant::WallClock) { self.wall } else { 0 };
         let (shown, set) = (self.drift.read(now.since(self.booted), now), Span::from_ms(wall.unsigned_abs()));
         if wall < 0 { shown.back(set) } else { shown + set }
+    }
+
+    /// How long it was frozen after `since`, by pauses of at least so long.
+    pub(crate) fn paused_since(&self, since: Mono, at_least: Span) -> Span {
+        let long = self.pauses.iter().filter(|(froze, went_on)| went_on.since(*froze) >= at_least);
+        long.fold(Span::ZERO, |all, (froze, went_on)| all + went_on.since(since.max(*froze)))
     }
 
     /// Whether the life of that boot can still do anything, now or later.

@@ -15,6 +15,8 @@ use coroner_shared::wire::{CURRENT, DATAGRAM_BYTES_MAX};
 
 use super::By;
 use super::liars::Lie;
+use super::network::Ends;
+use super::trouble::{Trouble, one_way};
 use super::world::World;
 
 /// What is not true of a machine.
@@ -36,8 +38,10 @@ pub(crate) struct Oddities {
 /// Something odd begins.
 #[derive(Clone, Debug)]
 pub(crate) enum Odd {
-    /// These agents are compromised, and say that one lives or is dead.
-    Lies { liars: Vec<usize>, about: usize, lives: bool, span: Span },
+    /// These agents are compromised, and say that one lives or is dead; `quiet`: of one that is dead, nothing at all.
+    Lies { liars: Vec<usize>, about: usize, lives: bool, quiet: bool, span: Span },
+    /// A machine reaches nobody of those that observe it when this begins; the others it does.
+    OnlyStrangers { machine: usize, span: Span },
     /// A machine is started from a copy of another's disk: the same key, the same machine id, the same Node.
     Clone { machine: usize, of: usize, span: Span },
     /// A machine goes on from another's memory image: the same boot and the same clock, too.
@@ -101,8 +105,8 @@ impl Oddities {
 impl World {
     pub(crate) fn begin_odd(&mut self, odd: Odd) {
         match odd {
-            Odd::Lies { liars, about, lives, span } => {
-                let lie = Lie { about, lives, since: self.now };
+            Odd::Lies { liars, about, lives, quiet, span } => {
+                let lie = Lie { about, lives, quiet, since: self.now };
                 for machine in liars {
                     self.machines[machine].odd.lie = Some(lie);
                     self.lie_round(machine);
@@ -114,6 +118,11 @@ impl World {
                     self.machines[machine].odd.wire = Some(version);
                     self.after(span, move |world| world.mend(machine));
                 }
+            }
+            Odd::OnlyStrangers { machine, span } => {
+                let observers = self.observers_of(machine);
+                let cut = one_way(Ends::Hosts(vec![machine]), Ends::Hosts(observers), None, 100);
+                self.begin(Trouble::Cut { cut, span });
             }
             Odd::Clone { .. } | Odd::Twin { .. } | Odd::SameUuid { .. } | Odd::Replaced { .. } => {
                 self.odd_identity(&odd);
@@ -195,6 +204,11 @@ impl World {
             let host = self.site.replicas[replica];
             self.on_machine(away, host, move |world| world.replica_starts(replica));
         }
+    }
+
+    fn observers_of(&self, machine: usize) -> Vec<usize> {
+        let observers = self.truth.state.observers.of(&self.machines[machine].name);
+        observers.iter().filter_map(|name| self.machine_of(name)).collect()
     }
 
     fn fresh_group(&mut self) {

@@ -75,6 +75,8 @@ pub(crate) struct Process {
     keys: u64,
     last_tick: Mono,
     pub(crate) started: Mono,
+    /// The same by the world's clock.
+    pub(crate) began: Mono,
     pub(crate) witness: Witness,
     pub(crate) ears: Ears,
     pub(crate) leases: Leases,
@@ -135,6 +137,7 @@ impl World {
             keys: 0,
             last_tick: now,
             started: now,
+            began: self.now,
             witness: Witness::new(id, now),
             ears: Ears::default(),
             leases: Leases::default(),
@@ -289,6 +292,7 @@ impl World {
     }
 
     fn raft_message(&mut self, index: usize, to: ReplicaId, bytes: Vec<u8>, stall: Span) {
+        self.message_leaves(index, &bytes);
         let Some(target) = self.replicas.iter().position(|r| r.id == to) else { return };
         let (from, host) = (self.site.replicas[index], self.site.replicas[target]);
         let (id, group) = match &self.replicas[index].process {

@@ -22,10 +22,12 @@ impl World {
     /// From now on that machine's beacons are recorded.
     pub(crate) fn record_from(&mut self, machine: usize) {
         self.recorded = Some((machine, VecDeque::new()));
+        self.records = true;
     }
 
     pub(crate) fn record(&mut self, machine: usize, packet: &Rc<Packet>, to: &[SocketAddr]) {
-        let Some((of, kept)) = self.recorded.as_mut().filter(|(of, _)| *of == machine) else { return };
+        let on = self.records;
+        let Some((of, kept)) = self.recorded.as_mut().filter(|(of, _)| on && *of == machine) else { return };
         debug_assert_eq!(*of, machine);
         if matches!(packet.message, Message::Beacon(_) | Message::Status(_)) {
             for address in to {
@@ -35,6 +37,11 @@ impl World {
                 kept.pop_front();
             }
         }
+    }
+
+    /// What is recorded is all there is.
+    pub(crate) const fn record_no_more(&mut self) {
+        self.records = false;
     }
 
     /// Sends what was recorded again, oldest first and over and over, for so long.

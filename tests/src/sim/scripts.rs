@@ -1,4 +1,4 @@
-//! Scripts: every 25th seed plays one of them in its turn, in place of what chance would draw. Each leads to what
+//! Scripts: every 16th seed plays one of them in its turn, in place of what chance would draw. Each leads to what
 //! chance reaches too seldom for a night to be sure of it: a brake that needs several deaths in the right order, an edge
 //! whose window is short. Times and sites still differ from seed to seed.
 
@@ -7,22 +7,23 @@ use coroner_shared::time::Span;
 
 use super::Site;
 use super::chance::Chance;
+use super::network::{Ends, Flow};
 use super::odd::Odd;
 use super::people::Act;
 use super::set_up::WARM_UP;
 use super::site::BmcPlan;
 use super::swarm::Plan;
-use super::trouble::Trouble;
+use super::trouble::{Trouble, one_way};
 
 /// Every so many seeds.
-const EVERY: u64 = 25;
+const EVERY: u64 = 16;
 /// Longer than any script.
 const LONG: Span = Span::from_mins(30);
 
 type Script = fn(u64, &mut Chance) -> Plan;
 
 /// Name, and what is played.
-const SCRIPTS: [(&str, Script); 20] = [
+const SCRIPTS: [(&str, Script); 25] = [
     ("script: a storm", storm),
     ("script: the floor", floor),
     ("script: a repeat offender", repeat_offender),
@@ -43,6 +44,11 @@ const SCRIPTS: [(&str, Script); 20] = [
     ("script: stopped before the intent", stopped_early),
     ("script: confirmed before the intent", confirmed_early),
     ("script: heard again at the last moment", reprieve),
+    ("script: one rack keeps quiet", quiet_rack),
+    ("script: some have never heard it", never_heard),
+    ("script: some have not heard it for long", long_unheard),
+    ("script: only strangers reach it", strangers),
+    ("script: ordered off, one too many", one_too_many),
 ];
 
 /// Names of all scripts.
@@ -269,7 +275,7 @@ fn refused(seed: u64, chance: &mut Chance) -> Plan {
 /// A machine is found off, and one compromised agent says that it answers.
 fn disputed(seed: u64, _: &mut Chance) -> Plan {
     let mut plan = site(seed, 6, 0, |_| {});
-    let lies = Odd::Lies { liars: vec![3], about: 5, lives: true, span: Span::from_secs(70) };
+    let lies = Odd::Lies { liars: vec![3], about: 5, lives: true, quiet: false, span: Span::from_secs(70) };
     plan.put(WARM_UP, Trouble::Odd(lies));
     plan.put(WARM_UP + Span::from_secs(3), Trouble::PowerCut { machine: 5 });
     plan
@@ -326,6 +332,52 @@ fn reprieve(seed: u64, chance: &mut Chance) -> Plan {
         let silent = WARM_UP + Span::from_secs(75 * n);
         let span = Span::from_ms(chance.range(8_200, 9_600));
         plan.put(silent, Trouble::Freeze { machine: 4, span });
+    }
+    plan
+}
+
+/// The observers of one rack are compromised and keep quiet about a death; all others accuse.
+fn quiet_rack(seed: u64, chance: &mut Chance) -> Plan {
+    let mut plan = site(seed, 5, 4, |_| {});
+    let lies = Odd::Lies { liars: vec![3], about: 4, lives: true, quiet: true, span: LONG };
+    plan.put(WARM_UP, Trouble::Odd(lies));
+    plan.put(WARM_UP + secs(chance, 3, 20), freeze(4));
+    plan
+}
+
+/// Of one machine's observers two never got a beacon, though its kernel answers them.
+fn never_heard(seed: u64, chance: &mut Chance) -> Plan {
+    let mut plan = site(seed, 6, 0, |_| {});
+    let cut = one_way(Ends::Hosts(vec![5]), Ends::Hosts(vec![3, 4]), Some(vec![Flow::Peer]), 100);
+    plan.put(Span::ZERO, Trouble::Cut { cut, span: LONG });
+    plan.put(WARM_UP + secs(chance, 1, 30), freeze(5));
+    plan
+}
+
+/// The same two got beacons once, and nothing at all for more than ten minutes.
+fn long_unheard(seed: u64, chance: &mut Chance) -> Plan {
+    let mut plan = site(seed, 6, 0, |_| {});
+    let cut = one_way(Ends::Hosts(vec![5]), Ends::Hosts(vec![3, 4]), None, 100);
+    plan.put(WARM_UP, Trouble::Cut { cut, span: LONG });
+    plan.put(WARM_UP + Span::from_mins(10) + secs(chance, 20, 60), freeze(5));
+    plan
+}
+
+/// Programs hang, the kernel answers: not those that observe it, but the others.
+fn strangers(seed: u64, chance: &mut Chance) -> Plan {
+    let nodes = usize::try_from(chance.range(12, 16)).unwrap_or(12);
+    let mut plan = site(seed, nodes, 0, |_| {});
+    let machine = nodes - 1;
+    plan.put(WARM_UP, Trouble::Odd(Odd::OnlyStrangers { machine, span: secs(chance, 60, 120) }));
+    plan.put(WARM_UP + secs(chance, 0, 5), Trouble::Hang { machine });
+    plan
+}
+
+/// Somebody orders machines off, one after the other, and one more than may be off at a time.
+fn one_too_many(seed: u64, chance: &mut Chance) -> Plan {
+    let mut plan = site(seed, 6, 0, |policy| policy.after_release = AfterRelease::StayOff);
+    for (n, machine) in (0..).zip([5, 4, 3, 3]) {
+        plan.person(WARM_UP + Span::from_secs(70 * n) + secs(chance, 0, 10), Act::Fence(machine));
     }
     plan
 }

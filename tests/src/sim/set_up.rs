@@ -68,6 +68,7 @@ impl World {
             drift: super::drift::Drift::default(),
             odd: super::odd::Oddities::default(),
             disturbed: self.now,
+            pauses: Vec::new(),
             rounds: 0,
         });
         self.add_node(index, &format!("uid-{index}-1"));

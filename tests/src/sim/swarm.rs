@@ -2,7 +2,7 @@
 //! none hides another). Then everything heals, and the invariants are asked whether all ends as it should.
 //!
 //! ```text
-//!   seed --+-- every 25th: a script --------------------------------------> heal, settle --> judged
+//!   seed --+-- every 16th: a script --------------------------------------> heal, settle --> judged
 //!          +-- others: site, 1 to 3 classes --> heal, settle --+----------> judged
 //!                                                              +-- a third: a second act --> heal, settle --> judged
 //! ```
@@ -405,8 +405,8 @@ mod tests {
     #[test]
     fn a_second_act_and_a_script_change_no_first_act() {
         let scripts =
-            (1..=100).filter(|seed| scripts::of(*seed, &mut Chance::new(*seed, Purpose::Later)).is_some());
-        assert_eq!(scripts.collect::<Vec<_>>(), [24, 49, 74, 99]);
+            (1..=64).filter(|seed| scripts::of(*seed, &mut Chance::new(*seed, Purpose::Later)).is_some());
+        assert_eq!(scripts.collect::<Vec<_>>(), [15, 31, 47, 63]);
         let (with, without) = (Plan::of(2), Plan::first_act(2));
         assert_eq!(format!("{:?}", with.troubles), format!("{:?}", without.troubles));
         assert!((1..40).any(|seed| Plan::of(seed).second.is_some()));

@@ -64,9 +64,13 @@ pub(crate) enum Trouble {
     DiskStalls { replica: usize, stall: Span, span: Span },
     /// Somebody records a machine's beacons.
     Records { machine: usize },
+    /// And no more: later ones are not among them.
+    RecordsNoMore,
     /// And sends them again, from another one.
     Replays { from: usize, span: Span },
-    /// By now that death must be over: proven, or held by a brake.
+    /// By now that death must be decided, or held by a brake.
+    MustBeDecided { machine: usize },
+    /// By now it must be over: proven, or held by a brake.
     MustBeOver { machine: usize },
     /// What people do.
     People(super::people::Act),
@@ -137,8 +141,14 @@ impl World {
                 self.begin_at_replica(&trouble);
             }
             Trouble::Records { machine } => self.record_from(machine),
+            Trouble::RecordsNoMore => self.record_no_more(),
             Trouble::Replays { from, span } => self.replay(from, span),
-            Trouble::MustBeOver { machine } => self.tell(&super::truth::Fact::Due { machine }),
+            Trouble::MustBeDecided { machine } => {
+                self.tell(&super::truth::Fact::Due { machine, proven: false });
+            }
+            Trouble::MustBeOver { machine } => {
+                self.tell(&super::truth::Fact::Due { machine, proven: true });
+            }
             Trouble::People(act) => self.people(&act),
             Trouble::Odd(odd) => self.begin_odd(odd),
         }

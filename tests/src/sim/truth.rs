@@ -7,12 +7,11 @@ use coroner_arbiter_core::apply;
 use coroner_arbiter_core::command::{Entry, Outcome};
 use coroner_arbiter_core::phase::Phase;
 use coroner_arbiter_core::state::State;
-use coroner_arbiter_replica::Applied;
+use coroner_arbiter_replica::{Applied, Vote, vote_in};
 use coroner_shared::id::{BootId, NodeName};
 use coroner_shared::time::{Mono, Span};
 
 use super::life::By;
-use super::machine::Condition;
 use super::network::{End, Flow};
 use super::site::Site;
 use super::world::World;
@@ -25,15 +24,15 @@ pub(crate) enum Fact<'a> {
     /// A power command reached a BMC.
     Command { machine: usize, off: bool, sent: Mono },
     /// A machine lost power.
-    TurnedOff { machine: usize, by: By, was: Condition },
+    TurnedOff { machine: usize, by: By },
     /// A machine got power.
     TurnedOn { by: By },
     /// The out-of-service taint was written on a Node, for the life of that boot.
     Tainted { node: NodeName, boot: BootId },
     /// A workload began to run on a machine.
     Started { machine: usize, workload: usize },
-    /// A lone death that nothing stands in the way of should be decided and proven by now.
-    Due { machine: usize },
+    /// A lone death that nothing stands in the way of should be decided by now, or even proven.
+    Due { machine: usize, proven: bool },
     /// The run is over, faults healed long before.
     End,
 }
@@ -78,8 +77,8 @@ pub(crate) struct Truth {
     pub(crate) foreign_taints: Vec<NodeName>,
     /// When the log was last looked at for a power command to a node.
     pub(crate) looks: BTreeMap<NodeName, Mono>,
-    /// Who led in which term.
-    leaders: BTreeMap<u64, usize>,
+    /// Who led in which term, and since when.
+    leaders: BTreeMap<u64, (usize, Mono)>,
     /// Nodes that people cordoned, for the end's comparison.
     pub(crate) cordoned_by_people: Vec<NodeName>,
     /// Pods that ran on a machine whose Node somebody deleted.
@@ -119,6 +118,17 @@ impl Truth {
         self.entries.clear();
         self.leaders.clear();
         self.looks.clear();
+    }
+
+    /// When the leader of that term was elected.
+    pub(crate) fn elected(&self, term: u64) -> Option<Mono> {
+        self.leaders.get(&term).map(|(_, since)| *since)
+    }
+
+    /// Whether that term was over when its entry was committed: such an entry was true when it was proposed, and whoever
+    /// acts on it looks again.
+    pub(crate) fn is_over(&self, term: u64) -> bool {
+        self.leaders.last_key_value().is_some_and(|(newest, _)| *newest > term)
     }
 
     /// Entries committed so far.
@@ -164,12 +174,27 @@ impl World {
 
     /// A replica says that it leads.
     pub(crate) fn leads_in(&mut self, index: usize, term: u64) {
-        let first = *self.truth.leaders.entry(term).or_insert(index);
+        let (first, _) = *self.truth.leaders.entry(term).or_insert((index, self.now));
         if first != index {
             self.violation(
                 "one leader per term",
                 format!("replicas {first} and {index} lead in term {term}"),
             );
+        }
+    }
+
+    /// A message of a replica leaves: the vote in it, if there is one, must be on the disk, or the replica votes again
+    /// once it has restarted. A disk that lies about it is beyond what a replica can do.
+    pub(crate) fn message_leaves(&mut self, index: usize, message: &[u8]) {
+        let Some(Vote { term, candidate }) = vote_in(message) else { return };
+        let Some(store) = self.replicas[index].process.as_ref().map(|p| p.replica.store()) else { return };
+        let on_disk = store.platter().map(|disk| (disk.hard_state.term, disk.hard_state.vote));
+        let kept = on_disk.is_some_and(|on_disk| on_disk == (term, candidate) || on_disk.0 > term);
+        if store.unsynced() == 0 && !kept {
+            let id = self.replicas[index].id;
+            let what =
+                format!("replica {id} votes for {candidate} in term {term}, its disk says {on_disk:?}");
+            self.violation("votes are kept", what);
         }
     }
 

@@ -69,6 +69,8 @@ pub(crate) struct World {
     pub(crate) killed_tasks: Vec<TaskId>,
     /// Whose datagrams somebody records, and what they have.
     pub(crate) recorded: Option<(usize, Kept)>,
+    /// Whether they still do.
+    pub(crate) records: bool,
     /// How often a replica looks at what it heard while nothing is wrong.
     pub(crate) calm_step: Span,
     next_task: TaskId,
@@ -116,6 +118,7 @@ impl World {
             killed: Vec::new(),
             killed_tasks: Vec::new(),
             recorded: None,
+            records: false,
             calm_step: Span::from_ms(200),
             next_task: 0,
             next_group: 0,

@@ -33,10 +33,11 @@
 //!
 //! All of them are in [`super::MUST`]: a nightly run that misses one is void.
 
+mod lone;
 mod odd;
+mod rare;
 mod servers;
 
-use coroner_arbiter_core::policy::Mode;
 use coroner_shared::time::Span;
 
 use super::chance::Chance;
@@ -44,16 +45,14 @@ use super::network::{Cut, Ends, Flow};
 use super::people::Act;
 use super::swarm::Plan;
 use super::trouble::{Trouble, isolation, one_way};
-
-/// Deadline of the slowest profile, a renewal, the longest span of a proof, and what calls take.
-const LONE: Span = Span::from_secs(90);
+pub(crate) use lone::lone_death;
 
 type Draw = fn(&mut Plan, Span, &mut Chance);
 
 /// Name, weight, how it is drawn.
 type Class = (&'static str, u64, Draw);
 
-const CLASSES: [Class; 35] = [
+const CLASSES: [Class; 46] = [
     ("one death", 8, one_death),
     ("two deaths", 6, two_deaths),
     ("the leader's host dies", 4, leaders_host),
@@ -89,6 +88,17 @@ const CLASSES: [Class; 35] = [
     ("bad weather", 4, servers::weather),
     ("clocks are set", 3, servers::clocks),
     ("people", 8, servers::people),
+    ("only a refused port answers", 2, rare::refused_port),
+    ("cables swapped in the middle", 2, rare::cables_swapped),
+    ("a chassis", 2, rare::chassis),
+    ("paused between attempts", 2, rare::paused_retries),
+    ("back before the next attempt", 2, rare::back_before_the_retry),
+    ("others' marks", 2, rare::others_marks),
+    ("leaders come and go", 3, rare::leaders_come_and_go),
+    ("a BMC that takes seconds", 2, rare::slow_answers),
+    ("deaf observers", 3, rare::deaf),
+    ("one replica alone hears it", 3, rare::one_replica_hears),
+    ("the arbiter's hosts pause together", 3, rare::arbiter_pauses),
 ];
 
 /// Draws one.
@@ -137,7 +147,7 @@ const LATER: [Class; 21] = [
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     let drawn = CLASSES.iter().chain(&LATER).map(|(name, _, _)| *name);
-    drawn.chain(["lone death", "replayed beacons"])
+    drawn.chain(lone::NAMES)
 }
 
 /// Draws what goes wrong in a second act.
@@ -168,40 +178,6 @@ impl Plan {
 
 fn secs(chance: &mut Chance, low: u64, high: u64) -> Span {
     chance.span(Span::from_secs(low), Span::from_secs(high))
-}
-
-/// One machine dies, nothing else is wrong: there is a time by which it must be over. Gives when.
-pub(crate) fn lone_death(plan: &mut Plan, warm: Span, chance: &mut Chance) -> Span {
-    plan.classes.push("lone death");
-    let machine = plan.machine(chance);
-    plan.site.bmcs[machine] = super::site::BmcPlan { network: 0, ..super::site::BmcPlan::good(machine) };
-    for (index, bmc) in plan.site.bmcs.iter_mut().enumerate() {
-        // Whoever had its cable has its own.
-        if index != machine && bmc.machine == machine {
-            bmc.machine = index;
-        }
-    }
-    for policy in plan.site.policies.values_mut() {
-        policy.mode = Mode::Enforce;
-    }
-    let at = warm + secs(chance, 20, 60);
-    if chance.percent(40) {
-        plan.classes.push("replayed beacons");
-        let from = (machine + 1) % plan.site.nodes;
-        plan.put(at.saturating_sub(Span::from_secs(15)), Trouble::Records { machine });
-        plan.put(
-            at + chance.span(Span::ZERO, Span::from_secs(3)),
-            Trouble::Replays { from, span: Span::from_secs(90) },
-        );
-    }
-    if chance.percent(50) {
-        plan.put(at, Trouble::PowerCut { machine });
-    } else {
-        plan.put(at, Trouble::Freeze { machine, span: Span::from_mins(20) });
-    }
-    plan.put(at + LONE, Trouble::MustBeOver { machine });
-    plan.troubles.sort_by_key(|(at, _)| *at);
-    at + LONE + Span::from_secs(10)
 }
 
 fn one_death(plan: &mut Plan, at: Span, chance: &mut Chance) {
@@ -365,6 +341,10 @@ fn partial_cut(plan: &mut Plan, at: Span, chance: &mut Chance) {
     }
     let span = secs(chance, 5, 90);
     plan.put(at, Trouble::Cut { cut, span });
+    if chance.percent(50) {
+        let machine = plan.machine(chance);
+        plan.death(at + secs(chance, 1, 10), machine, chance);
+    }
 }
 
 fn rack_cut(plan: &mut Plan, at: Span, chance: &mut Chance) {

@@ -16,24 +16,24 @@ use crate::sim::trouble::{Trouble, isolation, one_way};
 const FLOWS: [Flow; 6] = [Flow::Peer, Flow::Report, Flow::Replica, Flow::Kubelet, Flow::Ping, Flow::Api];
 
 impl Plan {
-    fn odd(&mut self, at: Span, odd: Odd) {
+    pub(super) fn odd(&mut self, at: Span, odd: Odd) {
         self.put(at, Trouble::Odd(odd));
     }
 
     /// Some other machines.
-    fn others(&self, but: &[usize], count: usize, chance: &mut Chance) -> Vec<usize> {
+    pub(super) fn others(&self, but: &[usize], count: usize, chance: &mut Chance) -> Vec<usize> {
         let mut left: Vec<usize> = (0..self.site.nodes).filter(|m| !but.contains(m)).collect();
         (0..count.min(left.len())).map(|_| left.swap_remove(chance.index(left.len()))).collect()
     }
 
     /// A machine that hosts no replica.
-    fn worker(&self, chance: &mut Chance) -> Option<usize> {
+    pub(super) fn worker(&self, chance: &mut Chance) -> Option<usize> {
         let workers: Vec<usize> = (0..self.site.nodes).filter(|m| !self.site.replicas.contains(m)).collect();
         chance.pick(&workers)
     }
 
     /// A death by silence, or by loss of power.
-    fn death(&mut self, at: Span, machine: usize, chance: &mut Chance) {
+    pub(super) fn death(&mut self, at: Span, machine: usize, chance: &mut Chance) {
         if chance.percent(50) {
             self.put(at, Trouble::PowerCut { machine });
         } else {
@@ -55,7 +55,7 @@ pub(super) fn liars_accuse(plan: &mut Plan, at: Span, chance: &mut Chance) {
     let count = if chance.percent(60) { most } else { 1 + chance.index(most.max(1)) };
     let liars = plan.others(&[about], count, chance);
     let span = secs(chance, 20, 90);
-    plan.odd(at, Odd::Lies { liars: liars.clone(), about, lives: false, span });
+    plan.odd(at, Odd::Lies { liars: liars.clone(), about, lives: false, quiet: false, span });
     if chance.percent(40) {
         // Of the honest ones only one or two hear it any more.
         let mut known = liars;
@@ -76,8 +76,8 @@ pub(super) fn liars_deny(plan: &mut Plan, at: Span, chance: &mut Chance) {
     let about = plan.machine(chance);
     let count = 1 + chance.index(most_liars(plan.site.nodes).max(1));
     let liars = plan.others(&[about], count, chance);
-    let span = secs(chance, 30, 120);
-    plan.odd(at, Odd::Lies { liars, about, lives: true, span });
+    let (span, quiet) = (secs(chance, 30, 120), chance.percent(40));
+    plan.odd(at, Odd::Lies { liars, about, lives: true, quiet, span });
     plan.death(at + secs(chance, 1, 10), about, chance);
 }
 

@@ -75,6 +75,11 @@ pub(super) fn api_down(plan: &mut Plan, at: Span, chance: &mut Chance) {
     let later = at + chance.span(Span::ZERO, Span::from_secs(10));
     if chance.percent(50) {
         plan.put(later, Trouble::PowerCut { machine });
+        if chance.percent(50) {
+            // On again, and no system yet, when it could be released.
+            let on = (at + span).saturating_sub(secs(chance, 3, 15)).max(later);
+            plan.put(on, Trouble::OffThenOn { machine, after: Span::from_ms(1) });
+        }
     } else {
         let span = secs(chance, 30, 200);
         plan.put(later, Trouble::Freeze { machine, span });

@@ -36,7 +36,7 @@ fn liars_fewer_than_a_verdict_needs_condemn_nobody() -> Told {
     // Seven nodes: six observers, five of whom must be silent.
     let mut play = Play::of(Site::plain(121, 7, 0));
     let span = Span::from_secs(60);
-    play.begin(odd(Odd::Lies { liars: vec![0, 2, 3, 5], about: 6, lives: false, span }));
+    play.begin(odd(Odd::Lies { liars: vec![0, 2, 3, 5], about: 6, lives: false, quiet: false, span }));
     play.never(62, "somebody is condemned or held", |sim| others_touched(sim, &[]))?;
     play.check(offs(&play.sim, None) == 0, "a power command was sent")?;
     play.end()
