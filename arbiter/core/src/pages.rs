@@ -114,7 +114,6 @@ fn patience(why: &HeldReason) -> Span {
         | HeldReason::Observe
         | HeldReason::PolicyConflict(_)
         | HeldReason::Excluded
-        | HeldReason::Goodbye(_)
         | HeldReason::FoundOnAgain
         | HeldReason::Disputed
         | HeldReason::Brake(

@@ -145,8 +145,6 @@ pub enum HeldReason {
     PolicyConflict(Vec<String>),
     /// The node carries the opt-out label.
     Excluded,
-    /// A planned silence was announced.
-    Goodbye(coroner_shared::beacon::GoodbyeKind),
     /// No binding, or one that is not verified: the machine cannot be fenced.
     NotFenceable(String),
     /// The BMC's identity refuses.
@@ -408,7 +406,6 @@ impl HeldReason {
             Self::Observe => "Observe",
             Self::PolicyConflict(_) => "PolicyConflict",
             Self::Excluded => "Excluded",
-            Self::Goodbye(_) => "Goodbye",
             Self::NotFenceable(_) => "NotFenceable",
             Self::Identity(_) => "Identity",
             Self::FoundOnAgain => "FoundOnAgain",

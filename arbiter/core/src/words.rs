@@ -120,7 +120,6 @@ pub fn hold(why: &HeldReason) -> String {
             return format!("more than one FencingPolicy selects it ({})", names.join(", "));
         }
         HeldReason::Excluded => "it carries the label coroner.dev/exclude=true",
-        HeldReason::Goodbye(_) => "it announced this silence",
         HeldReason::NotFenceable(what) | HeldReason::Identity(what) => what,
         HeldReason::FoundOnAgain => "it was found off, then its BMC said On",
         HeldReason::MachineChanged { pinned, found } => {
@@ -160,7 +159,6 @@ pub fn hold_advice(why: &HeldReason) -> &'static str {
         HeldReason::Observe => "Set `mode: Enforce` on the FencingPolicy that is to select it.",
         HeldReason::PolicyConflict(_) => "Make the selectors of the policies disjoint.",
         HeldReason::Excluded => "Remove the label if the machine may be powered off.",
-        HeldReason::Goodbye(_) => "Wait for its return.",
         HeldReason::Identity(what) => bmc_advice(what, BINDING),
         HeldReason::NotFenceable(_) => BINDING,
         HeldReason::MachineChanged { .. } => {

@@ -9,7 +9,6 @@
 //! | `Alive -> Returning` | a fresh group meets the Node in the same entry: `incident: Orphaned` stands for it |
 //! | `Releasing -> Held` | another machine between the commit of a release and its taint, some 50 ms |
 //! | hold `Brake(Pace)` | it only waits, unless a storm is on |
-//! | hold `Goodbye` | a planned silence waits and holds nothing |
 //! | refusal `CallUnderWay` | a person within the time of one answer of a BMC |
 //! | refusals `AnswerNotRecorded`, `NoProof`, `ProofTooOld`, `NotPinned`, `BadBinding`, `NodeMismatch`, `KeyUnknown`, `OldKeyAlive` | the shell does not ask so; a log that does is made by `random` |
 

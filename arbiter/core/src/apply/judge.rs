@@ -108,7 +108,6 @@ fn stands_on(state: &State, node: &Node, name: &NodeName, why: &HeldReason) -> b
         | HeldReason::Observe
         | HeldReason::PolicyConflict(_)
         | HeldReason::Excluded
-        | HeldReason::Goodbye(_)
         | HeldReason::NotFenceable(_)
         | HeldReason::Identity(_)
         | HeldReason::FoundOnAgain

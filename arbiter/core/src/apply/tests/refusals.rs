@@ -97,7 +97,6 @@ fn holds() -> Vec<HeldReason> {
         HeldReason::Observe,
         HeldReason::PolicyConflict(vec![text(), text()]),
         HeldReason::Excluded,
-        HeldReason::Goodbye(coroner_shared::beacon::GoodbyeKind::Reboot),
         HeldReason::NotFenceable(text()),
         HeldReason::Identity(text()),
         HeldReason::FoundOnAgain,

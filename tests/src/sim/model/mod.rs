@@ -7,6 +7,8 @@
 //!
 //! Wrongly: the machine runs, and a way leads from it to somebody whose word reaches a replica that the leader reaches.
 
+mod many;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_shared::time::{Mono, Span};
@@ -17,6 +19,8 @@ use super::network::{Cut, End, Ends, Flow};
 use super::trouble::{isolation, one_way};
 use super::world::World;
 use super::{Sim, Site};
+
+pub use many::{Blow, Case, Many, Struck, many};
 
 /// How closely a decision is timed.
 const LOOK: Span = Span::from_ms(10);
@@ -62,10 +66,16 @@ pub enum Fault {
     RackCut,
     /// Half of what crosses a rack's uplink is lost.
     RackHalf,
+    /// A rack sends to nobody outside.
+    RackMute,
+    /// A rack receives nothing from outside.
+    RackDeaf,
     /// One host sends to nobody.
     MuteHost,
     /// A replica's host receives no reports and no beacons.
     DeafReplica,
+    /// A replica's host sends to nobody.
+    MuteReplica,
     /// A replica's host is cut off.
     ReplicaCutOff,
     /// The replicas' hosts hear nobody else.
@@ -79,6 +89,8 @@ pub enum Fault {
 pub struct Deaths {
     /// Machines of the site.
     pub nodes: usize,
+    /// Racks; 0: no labels.
+    pub racks: usize,
     /// How it died.
     pub kind: Kind,
     /// What was on it.
@@ -116,11 +128,11 @@ pub struct Faults {
 
 /// Plays one death so often.
 #[must_use]
-pub fn deaths(nodes: usize, kind: Kind, role: Role, trials: u64) -> Deaths {
+pub fn deaths(nodes: usize, racks: usize, kind: Kind, role: Role, trials: u64) -> Deaths {
     let mut row =
-        Deaths { nodes, kind, role, trials, decided: Vec::new(), held: BTreeMap::new(), nothing: 0 };
+        Deaths { nodes, racks, kind, role, trials, decided: Vec::new(), held: BTreeMap::new(), nothing: 0 };
     for trial in 0..trials {
-        let mut sim = warm(nodes, trial);
+        let mut sim = warm(nodes, racks, trial);
         let Some(victim) = sim.of_role(role, trial) else { continue };
         let name = format!("n{victim}");
         match kind {
@@ -143,7 +155,7 @@ pub fn faults(nodes: usize, fault: Fault, trials: u64) -> Faults {
     let mut row =
         Faults { nodes, fault, trials, wrong: 0, unheard: 0, decided: 0, held: BTreeMap::new(), nothing: 0 };
     for trial in 0..trials {
-        let mut sim = warm(nodes, trial);
+        let mut sim = warm(nodes, 3, trial);
         let victim = sim.begin_fault(fault, trial);
         let mut known = BTreeSet::new();
         let began = sim.elapsed();
@@ -175,9 +187,9 @@ fn count(held: &mut BTreeMap<String, u64>, nothing: &mut u64, why: &str) {
     }
 }
 
-/// A site of three racks at work, at some moment between two beacons.
-fn warm(nodes: usize, trial: u64) -> Sim {
-    let mut sim = Sim::quiet(Site::plain(SEEDS + trial, nodes, 3.min(nodes)));
+/// A site at work, at some moment between two beacons.
+fn warm(nodes: usize, racks: usize, trial: u64) -> Sim {
+    let mut sim = Sim::quiet(Site::plain(SEEDS + trial, nodes, racks));
     sim.warm_up();
     sim.run_for(Span::from_ms(37 * trial % 1000));
     sim
@@ -232,6 +244,9 @@ impl Sim {
                 let halves = isolation(&rack).into_iter().map(|cut| Cut { loss: 50, ..cut });
                 (halves.collect(), rack)
             }
+            Fault::RackMute => (one_way(only(&rack).0, only(&rack).1, None, 100), rack),
+            Fault::RackDeaf => (one_way(only(&rack).1, only(&rack).0, None, 100), rack),
+            Fault::MuteReplica => (one_way(only(&[replica]).0, only(&[replica]).1, None, 100), vec![replica]),
             Fault::DeafReplica => {
                 let flows = Some(vec![Flow::Report, Flow::Peer]);
                 (one_way(only(&[replica]).1, only(&[replica]).0, flows, 100), vec![replica])
