@@ -19,7 +19,6 @@ fn text(output: &Output) -> String {
 
 /// What fails names the command that replays it.
 #[test]
-#[ignore = "the open seeds of tests/README.md are not put right yet"]
 fn two_thousand_seeds_violate_nothing() {
     let output = hack_sim(&["--from", "1", "--seeds", "2000"]);
     assert!(output.status.success(), "{}", text(&output));
@@ -28,7 +27,6 @@ fn two_thousand_seeds_violate_nothing() {
 
 /// A trace that differs would make a failing seed one that nobody can replay.
 #[test]
-#[ignore = "builds the simulator, and plays unoptimised cores"]
 fn an_optimised_build_and_this_one_play_a_seed_alike() {
     for seed in ALIKE {
         let here = format!("hash {} ", run_seed(seed).hash);

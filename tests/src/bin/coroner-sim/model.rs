@@ -35,6 +35,8 @@ const FAULTS: [Fault; 14] = [
 ];
 /// So many machines are as much work as all trials of a small site.
 const LARGE: u64 = 20;
+/// What is rare needs more trials: a fault is played so many times as often as a death.
+const FAULTS_MORE: u64 = 4;
 /// A rack of 20 at one decision a second, and a second for each proof.
 const WATCHED: Span = Span::from_secs(100);
 
@@ -99,7 +101,7 @@ fn plays(trials: u64) -> Vec<Play> {
     }
     for fault in FAULTS {
         for nodes in TORN {
-            plays.push(Box::new(move || Row::Faults(faults(nodes, fault, of(nodes)))));
+            plays.push(Box::new(move || Row::Faults(faults(nodes, fault, of(nodes) * FAULTS_MORE))));
         }
     }
     for (nodes, racks, struck) in
