@@ -282,13 +282,18 @@ struct Task {
     asked: BTreeSet<(NodeName, u64)>,
 }
 
+/// A number for this start. Should the kernel have no chance to give, the clock tells most starts apart.
+fn life(now: Mono) -> u64 {
+    getrandom::u64().unwrap_or(now.as_ms())
+}
+
 async fn run(hearing: Hearing, parts: Parts, mut inbox: mpsc::Receiver<Heard>) {
     let now = clock::now();
     let me = parts.proposer.handle().id();
     let mut task = Task {
         hearing,
         parts,
-        witness: Witness::new(me, now),
+        witness: Witness::new(me, life(now), now),
         judge: None,
         started: now,
         synced: u64::MAX,

@@ -49,7 +49,7 @@ async fn whoever_has_not_listened_says_when_to_ask_again_and_whoever_has_says_wh
     assert_eq!(said(hearing, &node).await, Hears::Silence);
 
     let now = clock::now();
-    let mut witness = Witness::new(me, now);
+    let mut witness = Witness::new(me, 1, now);
     witness.sync(now, &state);
     let member = state.nodes[&node].member.as_ref().unwrap();
     witness.registered(now, &member.uid, member.boot);

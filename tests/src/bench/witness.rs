@@ -44,7 +44,7 @@ pub fn rows() -> Result<Vec<Row>> {
     let speakers = speakers(&state)?;
     let me = ReplicaId::new(1)?;
     let mut now = Mono::from_ms(1_000_000);
-    let mut witness = Witness::new(me, now);
+    let mut witness = Witness::new(me, 1, now);
     let synced = time(20, 1, || witness.sync(black_box(now), &state));
     let mut statuses = Vec::new();
     for second in 1..=SECONDS {

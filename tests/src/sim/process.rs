@@ -138,7 +138,7 @@ impl World {
             last_tick: now,
             started: now,
             began: self.now,
-            witness: Witness::new(id, now),
+            witness: Witness::new(id, group.0, now),
             ears: Ears::default(),
             leases: Leases::default(),
             shown: Shown::default(),

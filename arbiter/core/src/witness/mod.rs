@@ -51,6 +51,7 @@ const PROBES_KEPT: Span = Span::from_mins(2);
 #[derive(Clone, Debug)]
 pub struct Witness {
     me: ReplicaId,
+    life: u64,
     started: Mono,
     number: u64,
     membership: u64,
@@ -76,10 +77,12 @@ pub enum Taken {
 // === impl Witness ===
 
 impl Witness {
-    /// A replica that has heard nothing yet.
-    pub fn new(me: ReplicaId, now: Mono) -> Self {
+    /// A replica that has heard nothing yet. `life` is another number at each start; the clock would not do, since it
+    /// begins anew with each boot of the host.
+    pub fn new(me: ReplicaId, life: u64, now: Mono) -> Self {
         Self {
             me,
+            life,
             started: now,
             number: 0,
             membership: 0,
@@ -241,7 +244,7 @@ impl Witness {
             .collect();
         Summary {
             replica: self.me,
-            life: self.started.as_ms(),
+            life: self.life,
             number: self.number,
             membership: self.membership,
             listening: now.since(self.started),

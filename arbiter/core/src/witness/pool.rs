@@ -6,11 +6,12 @@
 //! ```
 //!
 //! With its own view alone a leader condemned a node that an observer heard and had told only a follower. A letter that
-//! stops coming keeps its dates; they age. Only what a replica says *now* needs it to be reached.
+//! stops coming keeps its dates; they age. Only what a replica says *now* needs it to be reached. A replica that starts
+//! anew has heard nobody yet, so what its last life had told is kept beside what it tells now.
 
 use coroner_shared::mutant::{Mutant, planted};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use coroner_shared::beacon::{ProbeOutcome, SelfDoubt};
 use coroner_shared::health::HealthSummary;
@@ -27,12 +28,18 @@ use crate::view::Sign;
 /// A replica whose letters stopped for longer than this is not reached: three heartbeats of an election timeout.
 pub const REACHED_WITHIN: Span = Span::from_secs(3);
 
+/// Lives of a replica that are remembered. A kubelet waits 10 s, then 20 and 40 (CrashLoopBackOff), so that these last
+/// longer than any deadline.
+const LIVES_BEFORE: usize = 4;
+
 /// The letters of all replicas.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     me: Option<ReplicaId>,
     attention: Attention,
     letters: BTreeMap<ReplicaId, Letter>,
+    /// The last ones of the lives before, the newest last.
+    earlier: BTreeMap<ReplicaId, VecDeque<Letter>>,
 }
 
 /// The newest summary of one replica.
@@ -113,8 +120,22 @@ impl Pool {
         }
         let nodes = nodes.into_iter().map(|n| (n.node.clone(), n)).collect();
         let reporters = reporters.into_iter().map(|r| (r.node.clone(), r)).collect();
-        self.letters
-            .insert(replica, Letter { received: now, life, number, membership, listening, nodes, reporters });
+        let letter = Letter { received: now, life, number, membership, listening, nodes, reporters };
+        let last = self.letters.insert(replica, letter);
+        if let Some(last) = last.filter(|last| last.life != life) {
+            let earlier = self.earlier.entry(replica).or_default();
+            earlier.push_back(last);
+            if earlier.len() > LIVES_BEFORE {
+                earlier.pop_front();
+            }
+        }
+    }
+
+    /// Those of now and of the lives before: every date that anybody has told.
+    fn all(&self) -> impl Iterator<Item = (&ReplicaId, &Letter)> {
+        let earlier =
+            self.earlier.iter().flat_map(|(id, letters)| letters.iter().map(move |letter| (id, letter)));
+        self.letters.iter().chain(earlier)
     }
 
     /// The pool as of now.
@@ -288,7 +309,7 @@ impl<'a> Pooled<'a> {
     /// Reasons of an observer's own not to be counted, and the boot that speaks.
     pub fn reporter(&self, observer: &NodeName) -> Option<(BootId, &'a [SelfDoubt])> {
         let of = |l: &'a Letter| l.reporters.get(observer).map(|r| (self.older(r.told_ago, l), r));
-        let newest = self.pool.letters.values().filter_map(of).min_by_key(|(ago, _)| *ago)?;
+        let newest = self.pool.all().filter_map(|(_, l)| of(l)).min_by_key(|(ago, _)| *ago)?;
         Some((newest.1.boot, &newest.1.doubts))
     }
 
@@ -310,7 +331,7 @@ impl<'a> Pooled<'a> {
 
     /// What the newest beacons say of a node's health: the worst that any replica lists.
     pub fn health(&self, node: &NodeName) -> HealthSummary {
-        self.summaries(node).fold(HealthSummary::GOOD, |all, (n, _)| all.with(n.health))
+        self.current(node).fold(HealthSummary::GOOD, |all, n| all.with(n.health))
     }
 
     /// How long ago this key last spoke for the node.
@@ -323,14 +344,14 @@ impl<'a> Pooled<'a> {
 
     /// Whether any replica sees two machines use this identity.
     pub fn is_duplicate(&self, node: &NodeName) -> bool {
-        self.summaries(node).any(|(n, _)| n.duplicate)
+        self.current(node).any(|n| n.duplicate)
     }
 
     /// Every proof of life of a node that any replica holds, as of now.
     fn proofs(&self, node: &'a NodeName) -> impl Iterator<Item = HeldProof<'a>> {
         let me = *self;
         let since = self.state.observers.seat(node).map(|s| s.since);
-        self.pool.letters.iter().flat_map(move |(replica, letter)| {
+        self.pool.all().flat_map(move |(replica, letter)| {
             let (age, clock_age) = (me.age(letter), me.clock_age(letter));
             let listed = letter.nodes.get(node);
             let told = listed.filter(|n| me.uid_fits(n)).into_iter().flat_map(|n| &n.proofs);
@@ -353,12 +374,21 @@ impl<'a> Pooled<'a> {
     }
 
     fn summaries(&self, node: &NodeName) -> impl Iterator<Item = (&'a NodeSummary, &'a Letter)> {
+        self.of(node, self.pool.all().map(|(_, letter)| letter))
+    }
+
+    /// What replicas say now: of a life that is over nothing is so any more.
+    fn current(&self, node: &NodeName) -> impl Iterator<Item = &'a NodeSummary> {
+        self.of(node, self.pool.letters.values()).map(|(n, _)| n)
+    }
+
+    fn of(
+        &self,
+        node: &NodeName,
+        letters: impl Iterator<Item = &'a Letter>,
+    ) -> impl Iterator<Item = (&'a NodeSummary, &'a Letter)> {
         let me = *self;
-        self.pool
-            .letters
-            .values()
-            .filter_map(move |l| Some((l.nodes.get(node)?, l)))
-            .filter(move |(n, _)| me.uid_fits(n))
+        letters.filter_map(move |l| Some((l.nodes.get(node)?, l))).filter(move |(n, _)| me.uid_fits(n))
     }
 
     fn edges(

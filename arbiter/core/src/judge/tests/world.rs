@@ -163,7 +163,7 @@ impl World {
         let reps = (0..count)
             .map(|i| {
                 let id = ReplicaId::new(i as u64 + 1).unwrap();
-                let mut witness = Witness::new(id, at(start));
+                let mut witness = Witness::new(id, start, at(start));
                 witness.sync(at(start), &state);
                 Rep { id, host: i, witness, handed: start, reads: BTreeMap::new(), owed: BTreeMap::new() }
             })

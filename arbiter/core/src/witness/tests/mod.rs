@@ -59,7 +59,7 @@ struct Heard {
 impl Heard {
     fn new() -> Self {
         let state = state();
-        let mut witness = Witness::new(replica(1), at(0));
+        let mut witness = Witness::new(replica(1), 1, at(0));
         witness.sync(at(0), &state);
         Self { witness, state }
     }

@@ -1,5 +1,7 @@
 //! Several replicas' hearing as one.
 
+use coroner_shared::health::HealthSummary;
+
 use super::super::pool::{Pool, Pooled};
 use super::super::summary::{NodeSummary, Source, Summary};
 use super::*;
@@ -15,7 +17,7 @@ struct Group {
 impl Group {
     fn new() -> Self {
         let mut two = Heard::new();
-        two.witness = Witness::new(replica(2), at(0));
+        two.witness = Witness::new(replica(2), 1, at(0));
         two.witness.sync(at(0), &two.state);
         Self { state: state(), one: Heard::new(), two, pool: Pool::new(replica(1)) }
     }
@@ -48,6 +50,37 @@ fn the_failure_date_is_the_latest_sign_that_anybody_holds() {
     let sign = pooled.last_sign(&name(5)).unwrap();
     assert_eq!((sign.age, sign.beacon), (span(100), Some((boot(5, 0), 30))));
     assert!(pooled.heard_within(&name(5), span(100)) && !pooled.heard_within(&name(5), span(99)));
+}
+
+/// Seed 131 of the swarm: a machine that one replica alone heard was condemned 3 s after that replica had heard it, since
+/// that replica had restarted and told of nobody.
+#[test]
+fn what_a_replica_told_before_it_restarted_is_not_forgotten() {
+    let mut g = Group::new();
+    g.one.beacon(1000, 5, 10);
+    g.two.beacon(4000, 5, 20);
+    g.two.heard(4000, 3, 7, 4, 9, 0);
+    g.two.silent(4000, 2, 8, 4, 1500, 5);
+    let ill = Proven::trusted(Beacon { health: HealthSummary::KUBELET_DEAD, ..beacon_of(1, boot(1, 0), 3) });
+    g.two.witness.beacon(at(4000), &ill, None);
+    g.hand_over(4100);
+    g.two.witness = Witness::new(replica(2), 2, at(4200));
+    g.two.witness.sync(at(4200), &g.state);
+    let pooled = g.hand_over(6000);
+    let sign = pooled.last_sign(&name(5)).unwrap();
+    assert_eq!((sign.age, sign.held_by.as_str()), (span(1900), "replica 2"), "it listed nobody at 4,100");
+    assert_eq!(pooled.edge(&name(3), &name(4)).hears_ago, Some(span(2000)), "a veto");
+    assert_eq!(pooled.edge(&name(2), &name(4)).silent.map(|s| s.silent), Some(span(3500)), "an accusation");
+    // What is so now is told by who lives now.
+    assert_eq!(pooled.health(&name(1)), HealthSummary::GOOD);
+    assert_eq!(pooled.listening(), span(6000), "replica 1's");
+    // A letter of the life before that comes late takes nothing away.
+    let late = Summary { life: 1, number: 99, ..g.two.summary(6000) };
+    g.two.beacon(6050, 5, 30);
+    let newer = g.two.summary(6100);
+    g.pool.absorb(at(6100), newer);
+    g.pool.absorb(at(6200), late);
+    assert_eq!(g.at(6200).last_sign(&name(5)).unwrap().age, span(100));
 }
 
 #[test]
@@ -106,7 +139,7 @@ fn whoever_is_not_listed_was_heard_within_s_when_the_letter_was_written() {
 }
 
 #[test]
-fn a_letter_that_was_overtaken_changes_nothing_and_a_new_life_begins_anew() {
+fn a_letter_that_was_overtaken_changes_nothing_and_a_new_life_takes_nothing_back() {
     let mut g = Group::new();
     let old = g.two.summary(1000);
     for i in 0..6 {
@@ -116,8 +149,12 @@ fn a_letter_that_was_overtaken_changes_nothing_and_a_new_life_begins_anew() {
     g.pool.absorb(at(2000), new);
     g.pool.absorb(at(2050), old.clone());
     assert!(g.at(2100).heard_within(&name(5), span(100)));
-    g.pool.absorb(at(2200), Summary { life: 77, number: 1, ..old });
-    assert!(!g.at(2300).heard_within(&name(5), span(2300)), "the replica restarted and has heard nobody");
+    // The replica restarted, again and again, and has heard nobody: what it told before ages, and is all there is.
+    for life in 77..80 {
+        g.pool.absorb(at(2200), Summary { life, number: 1, ..old.clone() });
+        let pooled = g.at(2300);
+        assert!(pooled.heard_within(&name(5), span(300)) && !pooled.heard_within(&name(5), span(299)));
+    }
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn at_least_two_subjects_must_contradict_it() {
     let check = |heard: &[usize]| {
         let mut case = Case { heard: Heard::new(), pool: Pool::new(replica(3)), seq: 1 };
         case.heard.state = state.clone();
-        case.heard.witness = Witness::new(replica(3), at(0));
+        case.heard.witness = Witness::new(replica(3), 1, at(0));
         case.heard.witness.sync(at(0), &case.heard.state);
         case.all_speak(10_000, &[0, 1, 2]);
         for (i, subject) in heard.iter().enumerate() {

@@ -150,7 +150,7 @@ impl World {
 
     /// A replica restarts and has heard nobody.
     pub(crate) fn forget(&mut self, r: usize) {
-        let mut witness = Witness::new(self.reps[r].id, at(self.now));
+        let mut witness = Witness::new(self.reps[r].id, self.now, at(self.now));
         witness.sync(at(self.now), &self.state);
         self.reps[r].witness = witness;
     }
