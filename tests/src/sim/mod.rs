@@ -50,6 +50,7 @@ mod driver;
 mod hearing;
 mod ingress;
 mod jobs;
+mod late;
 mod liars;
 mod life;
 mod looks;
@@ -88,7 +89,7 @@ pub use self::coverage::{Coverage, MUST};
 pub(crate) use self::life::By;
 pub use self::machine::Condition;
 pub use self::site::Site;
-pub use self::swarm::{Outcome, Plays, run_seed, tell_seed};
+pub use self::swarm::{Outcome, Plays, draws_one_of, run_seed, tell_seed};
 pub use self::truth::Violation;
 
 use self::task::{TaskId, Work};

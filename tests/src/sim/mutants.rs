@@ -2,9 +2,8 @@
 //! nothing.
 //!
 //! ```text
-//!   seed --> played plain, once for all bugs --+-- violated: speaks for or against no bug
-//!                                              +-- never asked for this bug: goes the same way with it, not played
-//!                                              +-- else: played with the bug --> violated: a kill
+//!   seed --> known plain? --+-- never asked for this bug: goes the same way with it, not played
+//!                           +-- else: played with the bug --> violated, and not so without it: a kill
 //! ```
 //!
 //! A panic of the cores is no kill: it is no verdict of a judge. Exists only where bugs can be planted at all
@@ -18,11 +17,13 @@ use coroner_shared::mutant::{Asked, Mutant, asked, plant};
 use serde::Serialize;
 
 use super::stories::{self, Story};
-use super::swarm::{Panicked, first_violation};
+use super::swarm::{Panicked, draws_one_of, first_violation};
 
 /// How long a bug is hunted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
+    /// Only seeds that draw a class whose name contains one of these; empty: all.
+    pub classes: Vec<String>,
     /// The first seed.
     pub first: u64,
     /// So many at most.
@@ -77,6 +78,10 @@ impl Plain {
         Self::known(&self.seeds, seed, || matches!(first_violation(seed), Ok(None)))
     }
 
+    fn known_seed(&self, seed: u64) -> Option<Sound> {
+        self.seeds.lock().unwrap_or_else(PoisonError::into_inner).get(&seed).copied()
+    }
+
     fn story(&self, story: &'static Story) -> Sound {
         Self::known(&self.stories, story.name, || matches!(told(story), Ok(None)))
     }
@@ -111,7 +116,7 @@ impl Plain {
 
 /// Plays with this bug planted.
 #[must_use]
-pub fn hunt(mutant: Mutant, plain: &Plain, limits: Limits) -> Fate {
+pub fn hunt(mutant: Mutant, plain: &Plain, limits: &Limits) -> Fate {
     let mut fate = Fate { name: mutant.name(), breaks: mutant.breaks(), ..Fate::default() };
     for story in stories::all().filter(|_| limits.stories) {
         let sound = plain.story(story);
@@ -120,27 +125,9 @@ pub fn hunt(mutant: Mutant, plain: &Plain, limits: Limits) -> Fate {
             fate.stories.extend(told(story).ok().flatten().map(|why| (story.name, why)));
         }
     }
-    for seed in limits.first..limits.first + limits.seeds {
-        let sound = plain.seed(seed);
-        if !sound.passes {
-            continue;
-        }
-        fate.seeds += 1;
-        if !sound.asked.has(mutant) {
-            continue;
-        }
-        fate.asked += 1;
-        plant(Some(mutant));
-        match first_violation(seed) {
-            Ok(None) => {}
-            Ok(Some(violation)) => {
-                fate.kills += 1;
-                fate.first
-                    .get_or_insert_with(|| (seed, format!("{}: {}", violation.invariant, violation.what)));
-                *fate.by.entry(violation.invariant).or_default() += 1;
-            }
-            Err(_) => fate.panics += 1,
-        }
+    let seeds = limits.first..limits.first + limits.seeds;
+    for seed in seeds.filter(|seed| draws_one_of(*seed, &limits.classes)) {
+        fate.play(mutant, plain, seed);
         if fate.kills >= limits.kills {
             break;
         }
@@ -158,6 +145,29 @@ fn told(story: &Story) -> Result<Option<String>, Panicked> {
 // === impl Fate ===
 
 impl Fate {
+    /// Plays one seed with the bug; without it only where that says something.
+    fn play(&mut self, mutant: Mutant, plain: &Plain, seed: u64) {
+        self.seeds += 1;
+        if plain.known_seed(seed).is_some_and(|sound| !sound.asked.has(mutant)) {
+            return;
+        }
+        let _ = asked();
+        plant(Some(mutant));
+        let played = first_violation(seed);
+        self.asked += u64::from(asked().has(mutant));
+        match played {
+            Ok(None) => {}
+            Ok(Some(_)) if !plain.seed(seed).passes => self.seeds -= 1,
+            Ok(Some(violation)) => {
+                self.kills += 1;
+                self.first
+                    .get_or_insert_with(|| (seed, format!("{}: {}", violation.invariant, violation.what)));
+                *self.by.entry(violation.invariant).or_default() += 1;
+            }
+            Err(_) => self.panics += 1,
+        }
+    }
+
     /// Whether anything found it.
     #[must_use]
     pub fn is_killed(&self) -> bool {

@@ -70,6 +70,10 @@ pub(crate) enum Odd {
     Bursts { good: Span, bad: Span, span: Span },
     /// A BMC takes so long for each answer, least and most.
     SlowBmc { bmc: usize, takes: (Span, Span) },
+    /// What a leader's hands saw and proved in this time comes once more, again and again, to the leaders of later terms.
+    LateHands { span: Span },
+    /// Whoever leads, or says so, is asked for linearizable reads, ten times a second.
+    Readers { span: Span },
     /// A BMC that ignored what it was told does so no more.
     BmcObeys { bmc: usize },
     /// Somebody deletes a MachineBinding, and writes it again after so long.
@@ -145,6 +149,8 @@ impl World {
                 self.after(span, |world| world.network.storms_in_bursts(world.now, None));
             }
             Odd::SlowBmc { bmc, takes } => self.bmcs[bmc].traits.takes = takes,
+            Odd::LateHands { span } => self.late_until = self.now + span,
+            Odd::Readers { span } => self.read_on(self.now + span),
             Odd::BmcObeys { bmc } => self.bmcs[bmc].traits.ignores = false,
             Odd::Unbound { machine, span } => self.unbind(machine, span),
             Odd::Collector { lags, span } => {

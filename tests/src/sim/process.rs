@@ -340,6 +340,9 @@ impl World {
             }
             None => String::new(),
         };
+        if self.now < self.late_until {
+            self.comes_late(index, &command);
+        }
         self.propose_as(index, key, command)
     }
 
@@ -361,6 +364,20 @@ impl World {
             Err(error) => slot.fill(Err(error.to_string())),
         }
         slot
+    }
+
+    /// Somebody reads until then; what comes of each read is looked at when it is answered.
+    pub(crate) fn read_on(&mut self, until: Mono) {
+        for index in 0..self.replicas.len() {
+            let host = self.site.replicas[index];
+            let leads = |p: &Process| p.published.role == Role::Leader;
+            if self.machines[host].is_up() && self.replicas[index].process.as_deref().is_some_and(leads) {
+                drop(self.read_index(index));
+            }
+        }
+        if self.now < until {
+            self.after(Span::from_ms(100), move |world| world.read_on(until));
+        }
     }
 
     fn read_index(&mut self, index: usize) -> Slot<Result<(), String>> {

@@ -7,6 +7,7 @@ use coroner_shared::time::Span;
 
 use super::Site;
 use super::chance::Chance;
+use super::classes::rare;
 use super::network::{Ends, Flow};
 use super::odd::Odd;
 use super::people::Act;
@@ -17,6 +18,9 @@ use super::trouble::{Trouble, one_way};
 
 /// Every so many seeds.
 const EVERY: u64 = 16;
+/// And every so many, from the half of it on, what a planted bug alone has needed so far: in seeds of their own, so that
+/// one more of them changes no other seed.
+const SELDOM_EVERY: u64 = 100;
 /// Longer than any script.
 const LONG: Span = Span::from_mins(30);
 
@@ -51,19 +55,28 @@ const SCRIPTS: [(&str, Script); 25] = [
     ("script: ordered off, one too many", one_too_many),
 ];
 
+const SELDOM: [(&str, Script); 3] = [
+    ("script: hands of a deposed leader", |seed, chance| of_class(seed, rare::late_hands, chance)),
+    ("script: a leader cut off is read", |seed, chance| of_class(seed, rare::cut_off_leaders, chance)),
+    ("script: clocks in small steps", |seed, chance| of_class(seed, rare::stepped_clocks, chance)),
+];
+
 /// Names of all scripts.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    SCRIPTS.iter().map(|(name, _)| *name)
+    SCRIPTS.iter().chain(&SELDOM).map(|(name, _)| *name)
 }
 
 /// The script of this seed, if it plays one.
 pub(crate) fn of(seed: u64, chance: &mut Chance) -> Option<Plan> {
-    if seed % EVERY != EVERY - 1 {
+    let turn = |every: u64, of: usize| usize::try_from(seed / every).unwrap_or(0) % of;
+    let (name, script) = if seed % EVERY == EVERY - 1 {
+        SCRIPTS[turn(EVERY, SCRIPTS.len())]
+    } else if seed % SELDOM_EVERY == SELDOM_EVERY / 2 {
+        SELDOM[turn(SELDOM_EVERY, SELDOM.len())]
+    } else {
         return None;
-    }
-    let index = usize::try_from(seed / EVERY).unwrap_or(0) % SCRIPTS.len();
-    let (name, script) = SCRIPTS[index];
+    };
     let mut plan = script(seed, chance);
     plan.classes.push(name);
     plan.ends_after(chance);
@@ -84,6 +97,14 @@ fn site(seed: u64, nodes: usize, racks: usize, change: impl Fn(&mut Policy)) -> 
         change(policy);
     }
     Plan::quiet(site)
+}
+
+/// A class by itself, on a site in which nothing else is wrong.
+fn of_class(seed: u64, class: fn(&mut Plan, Span, &mut Chance), chance: &mut Chance) -> Plan {
+    let nodes = usize::try_from(chance.range(5, 8)).unwrap_or(5);
+    let mut plan = site(seed, nodes, 0, |_| {});
+    class(&mut plan, WARM_UP, chance);
+    plan
 }
 
 fn secs(chance: &mut Chance, low: u64, high: u64) -> Span {

@@ -71,6 +71,8 @@ pub(crate) struct World {
     pub(crate) recorded: Option<(usize, Kept)>,
     /// Whether they still do.
     pub(crate) records: bool,
+    /// Until when hands of a leader come late, and come again.
+    pub(crate) late_until: Mono,
     /// How often a replica looks at what it heard while nothing is wrong.
     pub(crate) calm_step: Span,
     next_task: TaskId,
@@ -119,6 +121,7 @@ impl World {
             killed_tasks: Vec::new(),
             recorded: None,
             records: false,
+            late_until: START,
             calm_step: Span::from_ms(200),
             next_task: 0,
             next_group: 0,

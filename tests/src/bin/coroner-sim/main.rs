@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use coroner_tests::sim::{Coverage, MUST, Outcome, Plays, run_seed, tell_seed};
+use coroner_tests::sim::{Coverage, MUST, Outcome, Plays, draws_one_of, run_seed, tell_seed};
 use serde::Serialize;
 
 #[cfg(coroner_mutants)]
@@ -47,6 +47,9 @@ struct Args {
     /// With `--mutants`: only those whose names contain one of these.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// Of those seeds only the ones that draw a class or script whose name contains one of these.
+    #[arg(long, value_name = "TEXT")]
+    class: Vec<String>,
     /// With `--mutants`: seeds that must find a bug before the next one's turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     kills: u64,
@@ -139,7 +142,10 @@ fn many(args: &Args) -> Results {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let last = args.nightly.is_none() && seed >= args.from + args.seeds;
-                    if last || over.load(Ordering::Relaxed) || send.send(run_seed(seed)).is_err() {
+                    if last || over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if draws_one_of(seed, &args.class) && send.send(run_seed(seed)).is_err() {
                         return;
                     }
                 }

@@ -15,7 +15,8 @@ pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
     // A broken rule may break what the cores rely on: that is counted, and no story of its own.
     std::panic::set_hook(Box::new(|_| {}));
     let (first, seeds) = (args.from, args.seeds);
-    let limits = Limits { first, seeds, kills: args.kills, stories: !args.no_stories };
+    let (kills, stories, classes) = (args.kills, !args.no_stories, args.class.clone());
+    let limits = Limits { classes, first, seeds, kills, stories };
     let named = |m: &Mutant| args.only.is_empty() || args.only.iter().any(|text| m.name().contains(text));
     let wanted = Mutant::ALL.iter().copied().filter(named).collect::<VecDeque<_>>();
     anyhow::ensure!(!wanted.is_empty(), "no planted bug is called like {:?}", args.only);
@@ -24,7 +25,7 @@ pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
     let mut fates: Vec<Fate> = Vec::new();
     std::thread::scope(|scope| -> Result<()> {
         for _ in 0..args.jobs.max(1) {
-            let (send, left, plain) = (send.clone(), &left, &plain);
+            let (send, left, plain, limits) = (send.clone(), &left, &plain, &limits);
             scope.spawn(move || {
                 loop {
                     let next = left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

@@ -35,7 +35,7 @@
 
 mod lone;
 mod odd;
-mod rare;
+pub(super) mod rare;
 mod servers;
 
 use coroner_shared::time::Span;

@@ -1,6 +1,7 @@
 //! Classes that decide between a rule and its absence, and that the others come to too rarely: each is what some planted
 //! bug needs to show itself (`shared/src/mutant.rs`).
 
+use coroner_arbiter_core::policy::Quirk;
 use coroner_shared::time::Span;
 
 use super::secs;
@@ -86,16 +87,22 @@ pub(super) fn leaders_come_and_go(plan: &mut Plan, at: Span, chance: &mut Chance
     }
     let mut when = at + chance.span(Span::from_secs(2), Span::from_secs(9));
     for _ in 0..chance.range(2, 5) {
-        let host = plan.site.replicas[chance.index(plan.site.replicas.len())];
-        let others: Vec<usize> = plan.site.replicas.iter().copied().filter(|h| *h != host).collect();
-        let flows = Some(vec![Flow::Replica]);
-        let (inside, outside) = (Ends::Hosts(vec![host]), Ends::Hosts(others));
-        let mut cut = one_way(inside.clone(), outside.clone(), flows.clone(), 100);
-        cut.extend(one_way(outside, inside, flows, 100));
+        let replica = chance.index(plan.site.replicas.len());
         let span = chance.span(Span::from_ms(800), Span::from_secs(6));
-        plan.put(when, Trouble::Cut { cut, span });
+        plan.put(when, apart(plan, replica, span));
         when += chance.span(Span::from_secs(1), Span::from_secs(6));
     }
+}
+
+/// One replica does not reach the others, nor they it.
+fn apart(plan: &Plan, replica: usize, span: Span) -> Trouble {
+    let host = plan.site.replicas[replica];
+    let others: Vec<usize> = plan.site.replicas.iter().copied().filter(|h| *h != host).collect();
+    let flows = Some(vec![Flow::Replica]);
+    let (inside, outside) = (Ends::Hosts(vec![host]), Ends::Hosts(others));
+    let mut cut = one_way(inside.clone(), outside.clone(), flows.clone(), 100);
+    cut.extend(one_way(outside, inside, flows, 100));
+    Trouble::Cut { cut, span }
 }
 
 /// A BMC that takes seconds to answer, so that attempts overtake each other's answers.
@@ -155,5 +162,61 @@ pub(super) fn arbiter_pauses(plan: &mut Plan, at: Span, chance: &mut Chance) {
             plan.put(when, Trouble::Freeze { machine: host, span: pause });
         }
         when += pause + chance.span(Span::from_ms(800), Span::from_ms(2_000));
+    }
+}
+
+/// A BMC that takes its time and does not obey at once, leaders that change, and hands of theirs that come late.
+pub(crate) fn late_hands(plan: &mut Plan, at: Span, chance: &mut Chance) {
+    let Some(machine) = plan.worker(chance) else { return slow_answers(plan, at, chance) };
+    plan.odd(at, Odd::LateHands { span: Span::from_secs(110) });
+    plan.site.bmcs[machine].change = |t| {
+        t.ignores = true;
+        t.takes = (Span::from_ms(1_500), Span::from_secs(3));
+    };
+    // In half of them it is heard again before it is tried again.
+    let span = if chance.percent(50) { secs(chance, 14, 25) } else { secs(chance, 60, 120) };
+    plan.put(at, Trouble::Freeze { machine, span });
+    let first = chance.index(3);
+    for n in 0..3 {
+        let replica = (first + n) % plan.site.replicas.len();
+        let when = at + secs(chance, 14, 22) + Span::from_secs(3 * n as u64);
+        plan.put(when, Trouble::ReplicaKilled { replica, away: Span::from_secs(1) });
+    }
+}
+
+/// A long confirmation; leaders that are cut off from the others and do not know it yet; people who change something all
+/// the time, and some who read all the time.
+pub(crate) fn cut_off_leaders(plan: &mut Plan, at: Span, chance: &mut Chance) {
+    let Some(machine) = plan.worker(chance) else { return leaders_come_and_go(plan, at, chance) };
+    let other = plan.others(&[machine], 1, chance).first().copied().unwrap_or(machine);
+    let bmc = &mut plan.site.bmcs[machine];
+    bmc.quirks = vec![Quirk::Cached];
+    bmc.change = |_| {};
+    plan.put(at, Trouble::PowerCut { machine });
+    plan.odd(at, Odd::Readers { span: Span::from_secs(65) });
+    let first = chance.index(3);
+    for n in 0..6 {
+        let when = at + Span::from_secs(8 + 9 * n as u64) + secs(chance, 0, 3);
+        plan.put(when, apart(plan, (first + n) % plan.site.replicas.len(), secs(chance, 4, 5)));
+    }
+    let mut when = at + Span::from_secs(6);
+    for n in 0..100 {
+        plan.put(when, Trouble::People(Act::Relabel(other, n % 2)));
+        when += chance.span(Span::from_ms(400), Span::from_ms(900));
+    }
+}
+
+/// A time daemon that sets the arbiter's clocks forward in small steps, none of which looks like a pause.
+pub(crate) fn stepped_clocks(plan: &mut Plan, at: Span, chance: &mut Chance) {
+    let Some(machine) = plan.worker(chance) else { return slow_answers(plan, at, chance) };
+    let span = chance.span(Span::from_secs(7), Span::from_secs(30));
+    plan.put(at, Trouble::Freeze { machine, span });
+    let mut when = at;
+    while when < at + span {
+        for host in plan.site.replicas.clone() {
+            let by = chance.span(Span::from_ms(200), Span::from_ms(290));
+            plan.put(when, Trouble::ClockJump { machine: host, by, back: false });
+        }
+        when += chance.span(Span::from_ms(300), Span::from_ms(450));
     }
 }
