@@ -17,6 +17,9 @@ const RENEWS: Span = Span::from_secs(12);
 /// The leader's host may have died: an election, a cold leader's grace, and a few looks.
 const ELECTS: Span = Span::from_secs(10);
 
+/// What a replica that has just started reads of a BMC stands only after this (design 4, a BMC that is not steady).
+const UNSTEADY: Span = Span::from_secs(30);
+
 /// Parts of `lone death`, and itself.
 #[cfg(test)]
 pub(super) const NAMES: [&str; 4] = [
@@ -95,5 +98,5 @@ fn arbiter_killed(plan: &mut Plan, at: Span, chance: &mut Chance) -> Span {
     for replica in 0..plan.site.replicas.len() {
         plan.put(at + later, Trouble::ReplicaKilled { replica, away });
     }
-    later + away
+    later + away + UNSTEADY
 }
