@@ -4,32 +4,37 @@
 //!
 //! | what must occur | class (function) | in 2,000 seeds |
 //! |---|---|---|
-//! | N = 3 to 12 with one death, with two | `one death` (`one_death`), `lone death` (`lone_death`), `two deaths` (`two_deaths`) | 200, 262, 151; 96 of 100 sites have 3 to 12 nodes |
-//! | the dead node hosts the leader, or another replica | `the leader's host dies` (`leaders_host`) | 108 |
-//! | cold start of a site, firmware of 1 to 10 min | `swarm::draw_site` | 120 |
-//! | planned reboot of up to 9 min | `planned reboot` (`planned_reboot`) | 70 |
-//! | crash kernel that answers ping | `crash kernel` (`crash_kernel`) | 84 |
-//! | quick reboot during condemnation | `quick reboot while condemned` (`quick_reboot`) | 116 |
-//! | leader blind to the BMC network | `leader blind to the BMC network` (`blind_leader`) | 97 |
-//! | BMC just restarted and saying Off | `BMC just restarted` (`servers::bmc_restarted`) | 121 |
-//! | a rack's BMCs restart while its switch blips | `rack's BMCs restart while its switch blips` (`servers::rack_blip`) | 68 |
-//! | executor paused between last look and command | `executor paused between look and command` (`odd::executor_paused`) | 48 |
-//! | power on after the proof, and after the release | `power on after the proof` (`power_on_later`), `power cycled by somebody` (`off_then_on`), a script | 85, 106, 4 |
-//! | a stale taint controller | `stale collector of pods` (`odd::stale_collector`) | 16 |
-//! | agents restarted with the arbiter down | `agents restarted without the arbiter` (`agents_without_arbiter`) | 46 |
-//! | replayed beacons | `replayed beacons` (`lone_death`) | 106 |
-//! | restored disk of a replica | `replica's disk restored from a copy` (`odd::disk_restored`) | 32 |
-//! | lost sync, torn write of a replica's disk; stall, full | `disk loses what it said was saved` (`odd::disk_lies`), `power goes in a write` (`odd::disk_tears`); `disk at fault` (`servers::disk`) | 50, 34; 105 |
-//! | Observe turned to Enforce with nodes long dead | `people` (`servers::people`), `script: enforced with a node long dead` | 180 of all acts, 4 |
-//! | labels changed in mid-incident | `people` (`servers::people`) | 180 of all acts |
-//! | lying observers, one fewer than a verdict needs | `liars accuse the living`, `liars deny a death` (`odd::liars_accuse`, `odd::liars_deny`) | 56, 37 |
-//! | clones | `clone with the same key` (`odd::cloned`), `same machine id twice` (`odd::same_uuid`), `board replaced` (`odd::replaced`), a script | 21, 22, 17, 4 |
+//! | N = 3 to 12 with one death, with two | `one death` (`one_death`), `lone death` (`lone_death`), `two deaths` (`two_deaths`) | 171, 258, 136; 96 of 100 sites have 3 to 12 nodes |
+//! | the dead node hosts the leader, or another replica | `the leader's host dies` (`leaders_host`) | 84 |
+//! | cold start of a site, firmware of 1 to 10 min | `swarm::draw_site` | 115 |
+//! | planned reboot of up to 9 min | `planned reboot` (`planned_reboot`) | 60 |
+//! | crash kernel that answers ping | `crash kernel` (`crash_kernel`) | 63 |
+//! | quick reboot during condemnation | `quick reboot while condemned` (`quick_reboot`) | 68 |
+//! | leader blind to the BMC network | `leader blind to the BMC network` (`blind_leader`) | 83 |
+//! | BMC just restarted and saying Off | `BMC just restarted` (`servers::bmc_restarted`) | 92 |
+//! | a rack's BMCs restart while its switch blips | `rack's BMCs restart while its switch blips` (`servers::rack_blip`) | 53 |
+//! | executor paused between last look and command | `executor paused between look and command` (`odd::executor_paused`) | 44 |
+//! | power on after the proof, and after the release | `power on after the proof` (`power_on_later`), `power cycled by somebody` (`off_then_on`), `script: a new boot before the release` | 44, 103, 5 |
+//! | a stale taint controller | `stale collector of pods` (`odd::stale_collector`) | 15 |
+//! | agents restarted with the arbiter down | `agents restarted without the arbiter` (`agents_without_arbiter`) | 32 |
+//! | replayed beacons, also of an earlier boot | `replayed beacons`, `replayed beacons of an earlier boot` (`lone::lone_death`) | 81, 39 |
+//! | restored disk of a replica | `replica's disk restored from a copy` (`odd::disk_restored`) | 31 |
+//! | lost sync, torn write of a replica's disk; stall, full | `disk loses what it said was saved` (`odd::disk_lies`), `power goes in a write` (`odd::disk_tears`); `disk at fault` (`servers::disk`) | 47, 33, 89 |
+//! | Observe turned to Enforce with nodes long dead | `people` (`servers::people`), `script: enforced with a node long dead` | 169, 5 (of all acts of people) |
+//! | labels changed in mid-incident | `people` (`servers::people`) | 169 of all acts |
+//! | lying observers, one fewer than a verdict needs | `liars accuse the living`, `liars deny a death` (`odd::liars_accuse`, `odd::liars_deny`), `script: one rack keeps quiet` | 55, 38, 5 |
+//! | observers that are deaf, or never heard the subject, or not for long | `deaf observers` (`rare::deaf`), `script: some have never heard it`, `script: some have not heard it for long` | 57, 5, 5 |
+//! | one replica alone hears a machine, or only strangers reach it, or a refused port alone answers | `one replica alone hears it`, `only a refused port answers` (`rare::one_replica_hears`, `rare::refused_port`), `script: only strangers reach it` | 72, 35, 5 |
+//! | clones | `clone with the same key` (`odd::cloned`), `same machine id twice` (`odd::same_uuid`), `board replaced` (`odd::replaced`), `script: two machines of one boot` | 21, 23, 17, 5 |
+//! | another machine behind a BMC | `cables swapped in the middle`, `a chassis` (`rare::cables_swapped`, `rare::chassis`) | 47, 42 |
+//! | later attempts: under a pause, to a machine that is back, over a slow BMC | `paused between attempts`, `back before the next attempt`, `a BMC that takes seconds` (`rare`) | 33, 43, 27 |
+//! | leaders that change, pause, are killed, are cut off; results of theirs that come late | `leaders come and go`, `the arbiter's hosts pause together` (`rare`), `the arbiter is killed while it judges` (`lone::lone_death`), `script: a leader cut off is read`, `script: hands of a deposed leader` | 62, 65, 58, 7, 7 |
 //! | mixed versions | `agents of another wire version` (`odd::other_wire`), `replica of another level` (`odd::other_level`) | 23, 11 |
-//! | clocks | `clocks at different rates`, `clocks are set back`, `clocks are set` (`odd::rates`, `odd::set_back`, `servers::clocks`) | 32, 16, 77 |
-//! | loss, delay and order, duplicates, corruption | `bad weather` (`servers::weather`) | 100 |
-//! | bursts; small MTU; single flows | `losses in bursts`, `long datagrams are lost`, `single flows are black holes` (`odd::bursts`, `odd::narrow`, `odd::flows`) | 24, 25, 40 |
-//! | one way; some paths; flip-flop | `one-way cut`, `partial cut`, `host cut off`, `cuts that come and go` (`one_way_cut`, `partial_cut`, `cut_off`, `odd::flip_flop`) | 106, 106, 130, 20 |
-//! | racks and BMC networks cut | `rack cut off` (`rack_cut`), `rack and its BMCs cut` (`odd::rack_and_bmcs`), `BMC network cut` (`servers::bmc_network`) | 81, 16, 56 |
+//! | clocks | `clocks at different rates`, `clocks are set back`, `clocks are set` (`odd::rates`, `odd::set_back`, `servers::clocks`), `script: clocks in small steps` | 33, 15, 58, 6 |
+//! | loss, delay and order, duplicates, corruption | `bad weather` (`servers::weather`) | 101 |
+//! | bursts; small MTU; single flows | `losses in bursts`, `long datagrams are lost`, `single flows are black holes` (`odd::bursts`, `odd::narrow`, `odd::flows`) | 23, 24, 37 |
+//! | one way; some paths; flip-flop | `one-way cut`, `partial cut`, `host cut off`, `cuts that come and go` (`one_way_cut`, `partial_cut`, `cut_off`, `odd::flip_flop`) | 76, 74, 93, 21 |
+//! | racks and BMC networks cut | `rack cut off` (`rack_cut`), `rack and its BMCs cut` (`odd::rack_and_bmcs`), `BMC network cut` (`servers::bmc_network`) | 72, 16, 37 |
 //!
 //! All of them are in [`super::MUST`]: a nightly run that misses one is void.
 
