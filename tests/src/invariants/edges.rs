@@ -7,7 +7,7 @@ use coroner_arbiter_core::phase::{Brake, EvidenceClass, HeldReason, Phase};
 use coroner_arbiter_core::policy::LifeTimings;
 use coroner_arbiter_core::state::State;
 use coroner_shared::id::NodeName;
-use coroner_shared::time::Mono;
+use coroner_shared::time::{Mono, Span};
 
 use super::Invariant;
 use crate::sim::truth::Fact;
@@ -28,7 +28,7 @@ impl Invariant for Edges {
         let Fact::Committed { entry, outcome, before, after } = fact else { return None };
         refence(entry, before, after)
             .or_else(|| answer(entry, outcome, before))
-            .or_else(|| taint(entry, outcome, before))
+            .or_else(|| taint(world, entry, outcome, before, after))
             .or_else(|| kept(before, after))
             .or_else(|| self.storm(world, before, after))
     }
@@ -108,13 +108,24 @@ fn answer(entry: &Entry, outcome: &Outcome, before: &State) -> Option<String> {
         .then(|| format!("the answer to attempt {number} of {incident} is taken, and that is not under way"))
 }
 
-/// The taint stays until pods and attachments of the old life are gone, or a person waives that.
-fn taint(entry: &Entry, outcome: &Outcome, before: &State) -> Option<String> {
+/// The taint stays until the Node has been Ready for as long as its policy says and pods and attachments of the old life
+/// are gone, or a person waives that.
+fn taint(world: &World, entry: &Entry, outcome: &Outcome, before: &State, after: &State) -> Option<String> {
     let Command::TaintRemoved { node, .. } = &entry.command else { return None };
     let (_, incident) = before.open_incident(node)?;
-    let Phase::Returning { waived: None, .. } = &before.nodes.get(node)?.phase else { return None };
-    (*outcome == Outcome::Done && !incident.leftovers_gone && !incident.orphaned)
-        .then(|| format!("the taint of {node} is gone, and pods or attachments of its old life are left"))
+    let was = before.nodes.get(node)?;
+    let Phase::Returning { waived: None, .. } = &was.phase else { return None };
+    if *outcome != Outcome::Done || incident.orphaned {
+        return None;
+    }
+    if !incident.leftovers_gone {
+        return Some(format!(
+            "the taint of {node} is gone, and pods or attachments of its old life are left"
+        ));
+    }
+    let long = world.site.policies.values().map(|policy| policy.timings.return_ready).min()?;
+    let ready = was.ready_since.map_or(Span::ZERO, |since| after.now.since(since));
+    (ready < long).then(|| format!("the taint of {node} is gone, Ready for {ready}, {long} are asked for"))
 }
 
 /// What a Node was like before us is recorded once per incident.

@@ -2,6 +2,7 @@
 //! within the span of its proof and what calls take; or a brake holds it by name.
 
 use coroner_arbiter_core::phase::{HeldReason, Phase};
+use coroner_shared::id::NodeName;
 
 use super::Invariant;
 use crate::sim::truth::Fact;
@@ -25,9 +26,17 @@ impl Invariant for InTime {
             | Phase::Returning { .. } => None,
             Phase::Held { why: HeldReason::Brake(_), .. } => None,
             Phase::Condemned { .. } | Phase::Fencing { .. } if !proven => None,
+            // Proven, released, and back already.
+            Phase::Alive if is_back(world, name) => None,
             Phase::Alive | Phase::Held { .. } | Phase::Condemned { .. } | Phase::Fencing { .. } => {
                 Some(format!("{name} is still {:?}", node.phase))
             }
         }
     }
+}
+
+/// Whether its death was proven and its return is over.
+fn is_back(world: &World, name: &NodeName) -> bool {
+    let mut incidents = world.truth.state.incidents.values();
+    incidents.any(|i| i.node == *name && i.proven.is_some() && i.closed.is_some())
 }

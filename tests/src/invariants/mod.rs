@@ -13,7 +13,7 @@
 //! | rules hold | a condemnation meets every rule of the page, counted anew: domains, torn, rack, storm, renewal, steadiness, a new leader's grace | `rules.rs` | design 3 |
 //! | accusers are true | counted observers live, are not deaf, have heard the subject before, and the deadline ran from the last time anybody heard it, the leader's pauses left out | `accusers.rs` | design 3, rule 1 and failure date |
 //! | proofs keep the table | three Offs of one machine over the span of their row, the last over a new session | `table.rs` | design 4, table |
-//! | edges have causes | re-fence only by the same boot heard, answers only of their attempt, no way out of a storm unheard | `edges.rs` | design 2b |
+//! | edges have causes | re-fence only by the same boot heard, answers only of their attempt, no way out of a storm unheard, the taint until Ready long enough and nothing is left | `edges.rs` | design 2b |
 //! | no command without a look | a linearizable look at most 500 ms before a power-off leaves | `looked.rs` | design 2, the last look |
 //! | the taint falls on a machine that is off | no power when it is written, but for the second of a last read, and for what a cached BMC cannot show | `off_at_taint.rs` | design 4, last read |
 //! | the floor holds | machines down by our hand, by the page's formula | `floor.rs` | design 3, brakes |
