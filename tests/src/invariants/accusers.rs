@@ -26,6 +26,8 @@ const PAUSE: Span = Span::from_ms(600);
 const OWN_SLACK: Span = Span::from_ms(1_500);
 /// On the way, and between a beacon and the step that looks at it.
 const SLACK: Span = Span::from_secs(1);
+/// From a beacon after a silence to a leader that knows of it, and no decision of it on its way any more.
+const REACHES: Span = Span::from_ms(300);
 
 pub(super) struct Accusers;
 
@@ -82,7 +84,7 @@ fn unforgiven(world: &World, before: &State, view: &View, leader: &ReplicaId) ->
     let host = world.site.replicas[index];
     let began = world.replicas[index].process.as_ref()?.began;
     let (_, hears) = world.truth.hears(subject).find(|(receiver, _)| *receiver == host)?;
-    if host == subject || hears.last < began {
+    if host == subject || hears.last < began || world.now.since(hears.since) < REACHES {
         return None;
     }
     let deadline = rules_for(before, &view.node).silent_bmc_on;
@@ -101,7 +103,8 @@ fn unforgiven(world: &World, before: &State, view: &View, leader: &ReplicaId) ->
 /// observers say of each other proves nothing (seed 656 of these draws).
 fn deaf(world: &World, before: &State, view: &View, observer: &NodeName) -> Option<String> {
     let index = world.machine_of(observer)?;
-    if !world.machines[index].odd.is_none() {
+    // A leader that does not hear of it cannot know (seed 6791 of these draws); clones and the like speak for others.
+    if !world.is_well_connected(index) || !world.machines[index].odd.is_none() {
         return None;
     }
     let subjects = before.observers.subjects_of(observer);
@@ -132,6 +135,8 @@ fn too_early(world: &World, before: &State, view: &View) -> Option<String> {
     let heard = world
         .truth
         .hears(subject)
+        // One who has just come back was not heard of when this was proposed.
+        .filter(|(_, hears)| world.now.since(hears.since) >= REACHES)
         .filter(|(receiver, _)| *receiver != subject && world.is_well_connected(*receiver));
     let (receiver, last) =
         heard.map(|(receiver, hears)| (receiver, hears.last)).max_by_key(|(_, last)| *last)?;

@@ -10,6 +10,8 @@ use crate::sim::world::World;
 
 /// The suspicion time of the fastest profile.
 const S: Span = Span::from_secs(1);
+/// From a beacon after a silence to a leader that knows of it, and no decision of it on its way any more.
+const REACHES: Span = Span::from_ms(300);
 
 pub(super) struct Heard;
 
@@ -33,7 +35,8 @@ impl Invariant for Heard {
             }
             let machine = world.machine_of(name)?;
             let heard = world.truth.hears(machine).find(|(receiver, hears)| {
-                *receiver != machine && world.now.since(hears.last) < S && world.is_well_connected(*receiver)
+                let known = world.now.since(hears.last) < S && world.now.since(hears.since) >= REACHES;
+                *receiver != machine && known && world.is_well_connected(*receiver)
             });
             if let Some((receiver, hears)) = heard {
                 let by = &world.machines[receiver].name;

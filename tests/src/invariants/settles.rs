@@ -1,14 +1,19 @@
 //! Settles: half an hour after everything healed, with people doing what only they can, every node is Alive. But for one:
 //! a person ordered a machine off whose BMC says yes and does nothing. That order stands, tried on and paged, until a
-//! person takes the machine's power.
+//! person takes the machine's power. And a BMC whose answers take longer than a last read may be old proves nothing that
+//! lasts: it is paged, and confirmed off by hand.
 
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
 use coroner_arbiter_core::state::Node;
 use coroner_shared::id::NodeName;
+use coroner_shared::time::Span;
 
 use super::Invariant;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
+
+/// A reading that took longer is too old for a last read (design 4).
+const FRESH: Span = Span::from_secs(3);
 
 pub(super) struct Settles;
 
@@ -24,13 +29,23 @@ impl Invariant for Settles {
         }
         let state = &world.truth.state;
         let settled = |n: &Node| n.phase.name() == "Alive" && n.member.is_some();
-        let late = state.nodes.iter().find(|(name, n)| !settled(n) && !waits_for_a_hand(world, name, n));
+        let late = state.nodes.iter().find(|(name, n)| {
+            !settled(n) && !waits_for_a_hand(world, name, n) && !is_too_slow(world, name, n)
+        });
         if let Some((name, node)) = late {
             return Some(format!("{name} is still {:?} after everything healed", node.phase));
         }
         let missing = world.machines.iter().find(|m| !state.nodes.contains_key(&m.name));
         missing.map(|m| format!("{} is not known to the log after everything healed", m.name))
     }
+}
+
+/// Whether its BMC answers too slowly for what is wanted of it.
+fn is_too_slow(world: &World, name: &NodeName, node: &Node) -> bool {
+    let fenced =
+        matches!(node.phase, Phase::Fencing { .. } | Phase::ProvenOff { .. } | Phase::Releasing { .. });
+    let slow = |m: usize| world.bmcs.iter().any(|bmc| bmc.machine == m && bmc.traits.takes.1 > FRESH);
+    fenced && world.machine_of(name).is_some_and(slow)
 }
 
 /// Whether somebody ordered it off, its BMC obeys nobody, and people were told.

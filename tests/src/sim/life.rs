@@ -113,6 +113,7 @@ impl World {
             let name = self.machines[machine].name.clone();
             self.say(&format!("{name} hangs, its kernel answers"));
             self.machines[machine].condition = Condition::Hung;
+            self.machines[machine].disturbed = self.now;
         }
     }
 

@@ -186,11 +186,13 @@ impl<'a> Pooled<'a> {
             held_by: holder(held.replica, held.source),
             beacon: held.source.beacon(),
         });
-        let claims = self.state.observers.of(node).iter().filter_map(|observer| {
-            let (edge, letter) = self.newest_edge(observer, node)?;
-            let silence = edge.silence?;
-            let last = silence.last.filter(|(boot, _)| !self.is_left(node, boot))?;
-            Some((claimed(&silence, letter), observer, last))
+        let claimed = &claimed;
+        let claims = self.state.observers.of(node).iter().flat_map(|observer| {
+            self.edges(observer, node).filter_map(move |(edge, letter)| {
+                let silence = edge.silence?;
+                let last = silence.last.filter(|(boot, _)| !self.is_left(node, boot))?;
+                Some((claimed(&silence, letter), observer, last))
+            })
         });
         let claim = claims.min_by_key(|(age, _, _)| *age).map(|(age, observer, last)| Sign {
             age,
@@ -275,9 +277,9 @@ impl<'a> Pooled<'a> {
 
     /// What an observer says of a subject.
     pub fn edge(&self, observer: &NodeName, subject: &NodeName) -> EdgeNow {
-        let Some((newest, letter)) = self.newest_edge(observer, subject) else { return EdgeNow::default() };
-        let mut now = EdgeNow { silent: newest.silence, ..EdgeNow::default() };
-        if let Some(silence) = &mut now.silent {
+        let newest = self.newest_edge(observer, subject);
+        let mut now = EdgeNow { silent: newest.and_then(|(edge, _)| edge.silence), ..EdgeNow::default() };
+        if let (Some(silence), Some((_, letter))) = (&mut now.silent, newest) {
             silence.silent = self.older(silence.silent, letter);
             silence.told_ago = self.older(silence.told_ago, letter);
             silence.clock_silent += self.clock_age(letter);
@@ -402,12 +404,16 @@ impl<'a> Pooled<'a> {
         })
     }
 
-    /// The newest statement; of equal ones the one that is told last, since its ages were true last.
+    /// The newest statement of the boot that the log knows: one that is over accuses nobody any more, and counts its
+    /// statements by itself. Of equal ones the one that is told last, since its ages were true last.
     fn newest_edge(&self, observer: &NodeName, subject: &NodeName) -> Option<(&'a EdgeSummary, &'a Letter)> {
+        let boot = self.state.nodes.get(observer)?.member.as_ref()?.boot;
+        let of_now = |l: &Letter| l.reporters.get(observer).is_some_and(|r| r.boot == boot);
         let told = |e: &EdgeSummary, l: &Letter| {
             std::cmp::Reverse(e.silence.map_or(Span::MAX, |s| s.clock_told_ago + self.clock_age(l)))
         };
-        self.edges(observer, subject).max_by_key(|(e, l)| (e.number, told(e, l)))
+        let statements = self.edges(observer, subject).filter(|(_, l)| of_now(l));
+        statements.max_by_key(|(e, l)| (e.number, told(e, l)))
     }
 
     fn uid_fits(&self, listed: &NodeSummary) -> bool {

@@ -43,7 +43,9 @@ pub(crate) fn lone_death(plan: &mut Plan, warm: Span, chance: &mut Chance) -> Sp
     for policy in plan.site.policies.values_mut() {
         policy.mode = Mode::Enforce;
     }
-    let mut at = warm + secs(chance, 20, 60);
+    // A large site has registered and bound all later, and its BMCs are steady two minutes after that.
+    let large = if plan.site.nodes > 40 { Span::from_secs(60) } else { Span::ZERO };
+    let mut at = warm + large + secs(chance, 20, 60);
     let mut decided = RENEWS;
     match chance.below(10) {
         0..3 => replayed(plan, at, machine, chance),

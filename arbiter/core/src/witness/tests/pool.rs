@@ -83,6 +83,24 @@ fn what_a_replica_told_before_it_restarted_is_not_forgotten() {
     assert_eq!(g.at(6200).last_sign(&name(5)).unwrap().age, span(100));
 }
 
+/// Seed 5849: an observer had accused a node, and rebooted. Who had not heard its new boot yet still told of the accusation,
+/// under a higher number than the new boot's first words.
+#[test]
+fn a_boot_of_an_observer_that_is_over_accuses_nobody_and_hides_nothing() {
+    let mut g = Group::new();
+    g.two.silent(4000, 2, 8, 4, 1500, 5);
+    assert!(g.hand_over(4100).edge(&name(2), &name(4)).silent.is_some());
+    g.state.nodes.get_mut(&name(2)).unwrap().member.as_mut().unwrap().boot = boot(2, 1);
+    let pooled = g.hand_over(4200);
+    assert_eq!(pooled.edge(&name(2), &name(4)).silent, None);
+    assert_eq!(pooled.last_sign(&name(4)).unwrap().age, span(1700), "its last beacon is still a date");
+    let (boot, reports) = (boot(2, 1), vec![Report { subject: uid(4), hearing: silence(4, 3000, 5) }]);
+    let batch = ReportBatch { boot, number: 1, snapshot: true, doubts: Vec::new(), reports };
+    g.one.witness.reports(at(5000), &uid(2), &CheckedBatch::trusted(&batch));
+    let now = g.hand_over(5100);
+    assert_eq!(now.edge(&name(2), &name(4)).silent.map(|s| s.silent), Some(span(3100)));
+}
+
 #[test]
 fn an_observers_last_beacon_counts_for_the_failure_date_but_is_no_proof() {
     let mut g = Group::new();
