@@ -74,6 +74,7 @@ mod task;
 mod trace;
 mod trouble;
 pub(crate) mod truth;
+mod upkeep;
 mod uplink;
 mod watch;
 pub(crate) mod world;

@@ -1,15 +1,14 @@
 //! A replica's process: the Raft group turned by hand on disks of memory. Mirrors `arbiter/src/replica.rs`,
-//! `arbiter/src/transport.rs` and the parts of `arbiter/src/run.rs` that keep time and tell facts.
+//! `arbiter/src/transport.rs`; what it does by itself is in `upkeep.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coroner_arbiter_core::command::{Command, Outcome};
-use coroner_arbiter_core::facts::{Refused, Shown};
+use coroner_arbiter_core::facts::Shown;
 use coroner_arbiter_core::leases::Leases;
 use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::witness::Witness;
-use coroner_arbiter_core::{apply, jobs};
 use coroner_arbiter_replica::{
     Bootstrap, Fatal, MemoryStore, PowerCut, Replica, ReplicaConfig, Role, is_snapshot,
 };
@@ -22,6 +21,7 @@ use super::jobs::Running;
 use super::network::{End, Flow};
 use super::pool::Entry;
 use super::task::{Signal, Slot};
+use super::upkeep;
 use super::world::{Group, Shared, World};
 
 /// Raft's tick.
@@ -30,8 +30,6 @@ const TICK: Span = Span::from_ms(50);
 const SLEPT: Span = Span::from_secs(2);
 /// A proposal whose outcome is not known after this has none.
 const PROPOSE_WITHIN: Span = Span::from_secs(5);
-/// Commands proposed at once when much of what Kubernetes shows is new to the log.
-const FACTS_AT_ONCE: usize = 64;
 
 /// A member of the group, with its process or only its disk.
 pub(crate) struct ReplicaHost {
@@ -154,8 +152,8 @@ impl World {
         self.on_machine(Span::from_ms(10), host, move |world| world.hearing_step(index, group));
         self.on_machine(Span::from_ms(20), host, move |world| world.watch_round(index, group));
         self.on_machine(Span::from_ms(30), host, move |world| world.reconcile_round(index, group));
-        self.spawn(host, group, move |shared| Box::pin(tell_facts(shared, index)));
-        self.spawn(host, group, move |shared| Box::pin(keep_time(shared, index)));
+        self.spawn(host, group, move |shared| Box::pin(upkeep::tell_facts(shared, index)));
+        self.spawn(host, group, move |shared| Box::pin(upkeep::keep_time(shared, index)));
         self.spawn(host, group, move |shared| Box::pin(super::jobs::binding::rounds(shared, index)));
     }
 
@@ -438,65 +436,5 @@ impl Shared {
         let slot = self.world.borrow_mut().read_index(index);
         let answer = self.reactor.within(limit, slot.take()).await;
         answer.unwrap_or_else(|| Err("no quorum confirmed the leader in time".to_owned()))
-    }
-}
-
-/// While this replica leads: what Kubernetes shows and the log does not know becomes commands.
-async fn tell_facts(shared: Shared, index: usize) {
-    let signals = {
-        let world = shared.world.borrow();
-        world.replicas[index].process.as_ref().map(|p| (p.changed.clone(), p.shown_changed.clone()))
-    };
-    let Some((changed, shown_changed)) = signals else { return };
-    let mut refused = Refused::default();
-    loop {
-        let seen = (changed.version(), shown_changed.version());
-        if shared.leads(index) {
-            let commands = {
-                let world = shared.world.borrow();
-                let Some(process) = &world.replicas[index].process else { return };
-                refused.differences(&process.published.state, &process.shown, FACTS_AT_ONCE)
-            };
-            for command in commands {
-                match shared.commit(index, command.clone()).await {
-                    Ok(outcome) => refused.note(command, &outcome),
-                    Err(_) => break,
-                }
-            }
-        } else {
-            refused.clear();
-        }
-        super::task::either(changed.after(seen.0), shown_changed.after(seen.1)).await;
-    }
-}
-
-/// This replica's own record in the log, and the passing of time while anything in the state has a deadline.
-async fn keep_time(shared: Shared, index: usize) {
-    loop {
-        shared.reactor.sleep(Span::from_ms(250)).await;
-        let Some(published) = shared.published(index) else { return };
-        let (id, host, address, key) = {
-            let world = shared.world.borrow();
-            let machine = &world.machines[world.site.replicas[index]];
-            (world.replicas[index].id, machine.name.clone(), machine.address, world.replicas[index].key)
-        };
-        let own = published.state.replicas.get(&id);
-        let level = shared.world.borrow().replicas[index].level.unwrap_or(apply::LEVEL);
-        let same =
-            own.is_some_and(|r| r.host == host && r.address == address && r.key == key && r.level == level);
-        if !same {
-            let command = Command::ReplicaKnows { replica: id, host, address, key, level };
-            if super::ingress::anywhere(&shared, index, None, command).await.is_err() {
-                shared.reactor.sleep(Span::from_secs(1)).await;
-            }
-            continue;
-        }
-        if published.role == Role::Leader {
-            let quiet = shared.host_now(index).since(published.at);
-            if jobs::tick_after(&published.state).is_some_and(|after| quiet >= after) {
-                // A tick that is lost is followed by another.
-                let _ = shared.commit(index, Command::Tick).await;
-            }
-        }
     }
 }
