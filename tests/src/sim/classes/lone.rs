@@ -46,15 +46,19 @@ pub(crate) fn lone_death(plan: &mut Plan, warm: Span, chance: &mut Chance) -> Sp
     // A large site has registered and bound all later, and its BMCs are steady two minutes after that.
     let large = if plan.site.nodes > 40 { Span::from_secs(60) } else { Span::ZERO };
     let mut at = warm + large + secs(chance, 20, 60);
-    let mut decided = RENEWS;
+    let (mut decided, mut found_off) = (RENEWS, Span::ZERO);
     match chance.below(10) {
         0..3 => replayed(plan, at, machine, chance),
         3..5 => at = replayed_of_before(plan, at, machine, chance),
-        5..7 => decided += arbiter_killed(plan, at, chance),
+        5..7 => {
+            decided += arbiter_killed(plan, at, chance);
+            found_off = UNSTEADY;
+        }
         _ => {}
     }
     if chance.percent(50) {
         plan.put(at, Trouble::PowerCut { machine });
+        decided += found_off;
     } else {
         plan.put(at, Trouble::Freeze { machine, span: Span::from_mins(20) });
     }
@@ -100,5 +104,5 @@ fn arbiter_killed(plan: &mut Plan, at: Span, chance: &mut Chance) -> Span {
     for replica in 0..plan.site.replicas.len() {
         plan.put(at + later, Trouble::ReplicaKilled { replica, away });
     }
-    later + away + UNSTEADY
+    later + away
 }
