@@ -38,7 +38,6 @@ use coroner_shared::time::{Mono, Span};
 
 pub use self::step::{Ended, FenceEvent, FenceOrder, Identified, Look, Note, Over, Step};
 use crate::command::Command;
-use crate::steady::{Seam, seam};
 
 /// A last look older than this does not permit a command.
 pub const LOOK_AGE_MAX: Span = Span::from_ms(500);
@@ -70,8 +69,6 @@ pub struct Fence {
     /// Identity over the first session, while that lives.
     identified: Option<Known>,
     steady: bool,
-    /// The track became steady while readings were under way that were begun without it: so are those that begin next.
-    steady_next: bool,
     /// What the first session (or the track before it) showed last, and when.
     shown: Option<(Mono, Continuity)>,
     /// The newest power reading over the first session.
@@ -226,7 +223,6 @@ impl Fence {
             predecessor,
             identified: None,
             steady: order.steady && order.shown.is_some(),
-            steady_next: false,
             shown: None,
             newest: None,
             off_since: None,
@@ -275,15 +271,12 @@ impl Fence {
                 self.look = None;
             }
             Note::Steady(None) => self.lose_steady(),
-            Note::Steady(Some(shown)) if self.offs.is_none() => {
-                self.steady = true;
-                self.shown = Some((now, shown));
-            }
-            // Readings under way were begun without it and end by their own row. It is said once, so it is kept for the
-            // next ones: a chassis that gives the power back after 20 s would never be proven off by the long row.
+            // Readings under way were begun without it and end by their own row.
             Note::Steady(Some(shown)) => {
-                let own = self.shown.as_ref();
-                self.steady_next = own.is_some_and(|(_, own)| seam(&shown, own) == Seam::Unbroken);
+                if self.offs.is_none() {
+                    self.steady = true;
+                    self.shown = Some((now, shown));
+                }
             }
         }
     }

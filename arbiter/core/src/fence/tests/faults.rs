@@ -261,30 +261,6 @@ fn steadiness_found_again_counts_for_readings_that_begin_after_it() {
     assert!(told_late.proven_at().unwrap() >= 30_000, "readings under way end by their own row");
 }
 
-/// Seed 6979 of the swarm: the chassis gave the power back 20 s after each ForceOff, and the fence, which had been told once
-/// that the BMC was steady by now, went on reading for 30 s, for ever.
-#[test]
-fn steadiness_found_during_readings_counts_for_the_next_ones() {
-    let played = |more: &[(u64, Fate)]| {
-        let mut fates = vec![(2000, Fate::SteadyAgain), (20_000, Fate::PowersOn)];
-        fates.extend(more.iter().cloned());
-        fates.sort_by_key(|(at, _)| *at);
-        World::new(HostSilentBmcOn)
-            .with(|w| {
-                w.order.steady = false;
-                w.fates = fates;
-            })
-            .run()
-    };
-    let world = played(&[]);
-    assert_eq!(world.sent.len(), 2);
-    let took = world.proven_at().unwrap() - world.sent[1].1;
-    assert!((4_000..6_000).contains(&took), "{took}");
-    // Lost again meanwhile, it counts for nothing.
-    let world = played(&[(3000, Fate::Unsteady)]);
-    assert!(world.proven_at().unwrap() - world.sent[1].1 >= 30_000);
-}
-
 #[test]
 fn a_fence_that_is_no_longer_wanted_ends_before_and_after_the_command() {
     for at in (0..4000).step_by(100) {
