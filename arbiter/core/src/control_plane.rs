@@ -65,16 +65,7 @@ fn another_host_is_down(state: &State, name: &NodeName) -> bool {
 /// Whether a majority of the replicas would be left, were this host off. Whoever is condemned or worse is off, or soon
 /// will be; a host that is only silent, or on its way back, may well have its replica.
 fn majority_without(state: &State, name: &NodeName) -> bool {
-    let off = |host: &NodeName| {
-        state.nodes.get(host).is_some_and(|node| match node.phase {
-            Phase::Condemned { .. }
-            | Phase::Fencing { .. }
-            | Phase::ProvenOff { .. }
-            | Phase::Releasing { .. }
-            | Phase::Released { .. } => true,
-            Phase::Alive | Phase::Held { .. } | Phase::Returning { .. } => false,
-        })
-    };
+    let off = |host: &NodeName| state.nodes.get(host).is_some_and(|node| node.phase.is_dead());
     let left = state.replicas.values().filter(|replica| replica.host != *name && !off(&replica.host));
     left.count() > state.replicas.len() / 2
 }

@@ -342,6 +342,18 @@ impl Phase {
         }
     }
 
+    /// Whether it counts as dead: condemned or worse, and not on its way back. Held is not yet, and may well live.
+    pub const fn is_dead(&self) -> bool {
+        match self {
+            Self::Condemned { .. }
+            | Self::Fencing { .. }
+            | Self::ProvenOff { .. }
+            | Self::Releasing { .. }
+            | Self::Released { .. } => true,
+            Self::Alive | Self::Held { .. } | Self::Returning { .. } => false,
+        }
+    }
+
     /// Whether our taint stands or is being written: such a node observes nobody.
     pub fn out_of_service(&self) -> bool {
         match self {

@@ -72,7 +72,7 @@ pub fn brake(brake: Brake) -> &'static str {
             "its loss, or a second one of the control plane in flight, could cost etcd its quorum"
         }
         Brake::ArbiterHosts => {
-            "another host of a replica is down, and a second one could cost the arbiter its quorum"
+            "it hosts a replica, and without it and those that are down the arbiter could lose its quorum"
         }
         Brake::RepeatOffender => "it died too often within 24 hours",
     }
@@ -89,7 +89,7 @@ pub fn brake_advice(brake: Brake) -> &'static str {
         Brake::Storm => "Look at the network; order single nodes with `coroner fence` once it has calmed.",
         Brake::ControlPlane => "Repair the other voters first.",
         Brake::ArbiterHosts => {
-            "Bring that host back first. While it is silent and not off, a person may order this one with `coroner fence`."
+            "Bring other hosts of replicas back first. While those are silent and not off, a person may order this one with `coroner fence`."
         }
         Brake::RepeatOffender => "Find out why, then clear it with `coroner clear-held`.",
     }

@@ -1,6 +1,8 @@
 //! What the leader says of a node when a person confirms that its machine is off.
 
 use coroner_arbiter_core::phase::{Confirmation, Phase};
+use coroner_arbiter_core::state::State;
+use coroner_arbiter_core::witness::Witness;
 
 use super::*;
 use crate::testing::{Site, golden};

@@ -10,7 +10,7 @@ use coroner_arbiter_core::view::{Said, Standing, View};
 use coroner_shared::id::{NodeName, ReplicaId};
 use coroner_shared::time::Span;
 
-use super::Invariant;
+use super::{Invariant, REACHES};
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
 
@@ -26,8 +26,6 @@ const PAUSE: Span = Span::from_ms(600);
 const OWN_SLACK: Span = Span::from_ms(1_500);
 /// On the way, and between a beacon and the step that looks at it.
 const SLACK: Span = Span::from_secs(1);
-/// From a beacon after a silence to a leader that knows of it, and no decision of it on its way any more.
-const REACHES: Span = Span::from_ms(300);
 
 pub(super) struct Accusers;
 

@@ -4,14 +4,12 @@
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
 use coroner_shared::time::Span;
 
-use super::Invariant;
+use super::{Invariant, REACHES};
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
 
 /// The suspicion time of the fastest profile.
 const S: Span = Span::from_secs(1);
-/// From a beacon after a silence to a leader that knows of it, and no decision of it on its way any more.
-const REACHES: Span = Span::from_ms(300);
 
 pub(super) struct Heard;
 

@@ -52,8 +52,13 @@ mod settles;
 mod small_log;
 mod table;
 
+use coroner_shared::time::Span;
+
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
+
+/// From a beacon after a silence to a leader that knows of it, and no decision of it on its way any more.
+const REACHES: Span = Span::from_ms(300);
 
 /// One of them.
 pub(crate) trait Invariant {

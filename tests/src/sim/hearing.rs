@@ -1,5 +1,5 @@
 //! What a replica hears, and on the leader what all hear: the witness's step, the followers' letters, the judge's desk.
-//! Mirrors `arbiter/src/hearing.rs`; witness, pool and judge are the core's.
+//! Mirrors `arbiter/src/hearing.rs` and `hearing/task.rs`; witness, pool and judge are the core's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

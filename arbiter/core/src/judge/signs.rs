@@ -203,15 +203,7 @@ fn off_for(scene: &Scene<'_>, name: &NodeName) -> Option<Span> {
 
 /// Whether the log waits for a sign of life of this node. A hold is ended by a view, a return by a new boot.
 fn waits_for_life(node: &Node) -> bool {
-    let incident = match node.phase {
-        Phase::Condemned { .. }
-        | Phase::Fencing { .. }
-        | Phase::ProvenOff { .. }
-        | Phase::Releasing { .. }
-        | Phase::Released { .. } => true,
-        Phase::Alive | Phase::Held { .. } | Phase::Returning { .. } => false,
-    };
-    incident || node.goodbye.is_some() || node.in_storm || node.would_condemn_said.is_some()
+    node.phase.is_dead() || node.goodbye.is_some() || node.in_storm || node.would_condemn_said.is_some()
 }
 
 fn every(node: &Node) -> Span {

@@ -127,19 +127,24 @@ impl World {
             world.done(Command::BindingVerified { node: name(i), hash: "b1".to_owned(), result: Ok(pin(i)) });
         }
         for id in 1..=3_u32.min(n) {
-            world.done(Command::ReplicaKnows {
-                replica: replica(u64::from(id)),
-                host: name(id),
-                address: format!("10.0.0.{id}").parse().unwrap(),
-                key: key(id, 200),
-                level: 1,
-            });
+            world.replica_on(id);
         }
         world.wait(secs(3600));
         world
     }
 
     // === speaking ===
+
+    /// A replica that runs on the node of its number.
+    pub(crate) fn replica_on(&mut self, id: u32) {
+        self.done(Command::ReplicaKnows {
+            replica: replica(u64::from(id)),
+            host: name(id),
+            address: format!("10.0.0.{id}").parse().unwrap(),
+            key: key(id, 200),
+            level: 1,
+        });
+    }
 
     /// One entry with a span.
     pub(crate) fn say_after(&mut self, span: Span, command: Command) -> Outcome {

@@ -1,7 +1,7 @@
 //! The control plane: voters, and hosts of replicas.
 
 use super::{ordered, said};
-use crate::apply::tests::world::{World, key, name, replica, secs};
+use crate::apply::tests::world::{World, name, replica, secs};
 use crate::brake::{Asking, Stage, ask};
 use crate::command::Command;
 use crate::phase::{Brake, Phase};
@@ -59,16 +59,6 @@ fn one_node_of_the_control_plane_is_in_flight_at_a_time_across_all_policies() {
     assert_eq!(said(&w, 3, Stage::Condemn), ["ok", "ControlPlane", "ControlPlane"]);
 }
 
-fn replica_on(w: &mut World, id: u32) {
-    w.done(Command::ReplicaKnows {
-        replica: replica(u64::from(id)),
-        host: name(id),
-        address: format!("10.0.0.{id}").parse().unwrap(),
-        key: key(id, 200),
-        level: 1,
-    });
-}
-
 #[test]
 fn never_two_hosts_of_replicas_but_by_a_persons_order_that_leaves_a_majority() {
     let mut w = World::new(60);
@@ -102,7 +92,7 @@ fn never_two_hosts_of_replicas_but_by_a_persons_order_that_leaves_a_majority() {
 fn an_order_leaves_a_majority_of_however_many_replicas() {
     let mut five = World::new(60);
     for id in 4..=5 {
-        replica_on(&mut five, id);
+        five.replica_on(id);
     }
     five.found_off(1);
     five.wait(secs(1));
