@@ -358,6 +358,7 @@ impl Fence {
 
     pub(super) fn lose_steady(&mut self) {
         self.steady = false;
+        self.steady_next = false;
         self.restart_run();
     }
 
@@ -373,6 +374,7 @@ impl Fence {
     pub(super) fn restart_run(&mut self) {
         self.offs = None;
         self.ending = Ending::NotYet;
+        self.steady |= std::mem::take(&mut self.steady_next);
     }
 
     fn not_off(&mut self) {

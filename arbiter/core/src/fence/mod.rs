@@ -38,6 +38,7 @@ use coroner_shared::time::{Mono, Span};
 
 pub use self::step::{Ended, FenceEvent, FenceOrder, Identified, Look, Note, Over, Step};
 use crate::command::Command;
+use crate::steady::{Seam, seam};
 
 /// A last look older than this does not permit a command.
 pub const LOOK_AGE_MAX: Span = Span::from_ms(500);
@@ -69,6 +70,8 @@ pub struct Fence {
     /// Identity over the first session, while that lives.
     identified: Option<Known>,
     steady: bool,
+    /// The track calls the BMC steady since the readings under way began.
+    steady_next: bool,
     /// What the first session (or the track before it) showed last, and when.
     shown: Option<(Mono, Continuity)>,
     /// The newest power reading over the first session.
@@ -223,6 +226,7 @@ impl Fence {
             predecessor,
             identified: None,
             steady: order.steady && order.shown.is_some(),
+            steady_next: false,
             shown: None,
             newest: None,
             off_since: None,
@@ -271,12 +275,14 @@ impl Fence {
                 self.look = None;
             }
             Note::Steady(None) => self.lose_steady(),
-            // Readings under way were begun without it and end by their own row.
+            // Readings under way were begun without it and end by their own row; those after them go by it.
+            Note::Steady(Some(shown)) if self.offs.is_some() => {
+                self.steady_next =
+                    self.shown.as_ref().is_some_and(|(_, own)| seam(&shown, own) == Seam::Unbroken);
+            }
             Note::Steady(Some(shown)) => {
-                if self.offs.is_none() {
-                    self.steady = true;
-                    self.shown = Some((now, shown));
-                }
+                self.steady = true;
+                self.shown = Some((now, shown));
             }
         }
     }

@@ -262,6 +262,31 @@ fn steadiness_found_again_counts_for_readings_that_begin_after_it() {
 }
 
 #[test]
+fn steadiness_found_among_readings_counts_for_those_after_them() {
+    // A chassis gives power back after 20 s, too early for the long row. The track says once, while Off is read, that
+    // the BMC is steady.
+    let powered_again = |fates: &[(u64, Fate)]| {
+        let world = World::new(HostSilentBmcOn)
+            .with(|w| {
+                w.order.steady = false;
+                w.fates = [fates, &[(20_000, Fate::PowersOn)]].concat();
+            })
+            .run();
+        assert_eq!(world.sent.len(), 2, "{:?}", world.steps);
+        world.proven_at().unwrap()
+    };
+    let told = (10_000, Fate::SteadyAgain);
+    let short = powered_again(std::slice::from_ref(&told));
+    assert!((34_000..40_000).contains(&short), "by the row of a steady BMC: {short}");
+    for lost in [(12_000, Fate::Unsteady), (12_000, Fate::SessionsDie)] {
+        let long = powered_again(&[told.clone(), lost.clone()]);
+        assert!(long >= 60_000, "what was lost since does not count: {lost:?}, {long}");
+    }
+    let elsewhere = powered_again(&[(10_000, Fate::SteadyElsewhere)]);
+    assert!(elsewhere >= 60_000, "another session says nothing of this one: {elsewhere}");
+}
+
+#[test]
 fn a_fence_that_is_no_longer_wanted_ends_before_and_after_the_command() {
     for at in (0..4000).step_by(100) {
         let world = World::new(HostSilentBmcOn)

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use coroner_shared::bmc::{CommandAnswer, Login};
+use coroner_shared::bmc::{CommandAnswer, Continuity, Login};
 use coroner_shared::id::{BootId, Incarnation, IncidentId, NodeName, NodeUid};
 use coroner_shared::machine_id::Transform;
 use coroner_shared::time::{Mono, Span};
@@ -38,6 +38,8 @@ pub(super) enum Fate {
     Paused(bool),
     Unwanted,
     SteadyAgain,
+    /// The track calls steady what it read over another session than the fence's.
+    SteadyElsewhere,
     /// The replica's track saw what the fence did not.
     Unsteady,
     ReadsFail(bool),
@@ -290,9 +292,15 @@ impl World {
                 return Some(Note::Paused(*paused));
             }
             Fate::Unsteady => return Some(Note::Steady(None)),
+            // A track calls it steady after two minutes of answers, by when no BMC still speaks from its defaults.
             Fate::SteadyAgain => {
-                let shown = self.bmc.first_is_alive().then(|| self.bmc.warm());
+                let steady = self.bmc.first_is_alive() && now >= self.bmc.lies_off_until;
+                let shown = steady.then(|| self.bmc.warm());
                 return Some(Note::Steady(shown));
+            }
+            Fate::SteadyElsewhere => {
+                let shown = Continuity { session: Some(999), ..Continuity::default() };
+                return Some(Note::Steady(Some(shown)));
             }
         }
         None
