@@ -122,13 +122,10 @@ impl<'a> Fleet<'a> {
 
 /// Not heard by any replica for 3 s, and none of its observers claims to hear it or reports it silent.
 fn is_unexplained(scene: &Scene<'_>, name: &NodeName) -> bool {
-    if scene.pooled.heard_within(name, HEARD) {
+    if scene.pooled.heard_within(name, HEARD) || scene.is_claimed(name) {
         return false;
     }
-    !scene.state().observers.of(name).iter().any(|observer| {
-        let edge = scene.pooled.edge(observer, name);
-        edge.silent.is_some() || edge.hears_ago.is_some_and(|ago| ago <= HEARD)
-    })
+    !scene.state().observers.of(name).iter().any(|o| scene.pooled.edge(o, name).silent.is_some())
 }
 
 /// Heard now by some, at least S after an observer that may accuse had its last beacon. A host that has just died was

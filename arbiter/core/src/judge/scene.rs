@@ -91,14 +91,23 @@ impl<'a> Scene<'a> {
         of.iter().filter(|o| self.may_accuse(o) && self.pooled.edge(o, subject).silent.is_some()).count()
     }
 
-    /// At two reports of trusted observers; or unheard by all, with fewer than two observers that live.
+    /// At two reports of trusted observers; or unheard by all, where fewer than two observers live, or none of them claims
+    /// to hear it. Observers that live may still have no accusation that counts (they doubt themselves, are distrusted,
+    /// have never heard it): without the second a machine that is dead would be neither judged nor held by name, and its
+    /// BMC not even read.
     fn is_suspect(&self, name: &NodeName) -> bool {
         if self.accusers(name) >= REPORTS_MIN {
             return true;
         }
         self.pooled.listening() >= HEARD
             && !self.pooled.heard_within(name, HEARD)
-            && self.live_observers(name) < LIVE_OBSERVERS_MIN
+            && (self.live_observers(name) < LIVE_OBSERVERS_MIN || !self.is_claimed(name))
+    }
+
+    /// Whether an observer claims that it hears it, or did within 3 s.
+    pub(super) fn is_claimed(&self, name: &NodeName) -> bool {
+        let claims = |observer: &NodeName| self.pooled.edge(observer, name).hears_ago;
+        self.state().observers.of(name).iter().filter_map(claims).any(|ago| ago <= HEARD)
     }
 
     fn live_observers(&self, name: &NodeName) -> usize {

@@ -62,6 +62,9 @@ struct Args {
     /// With `--model`: how often each.
     #[arg(long, default_value_t = 40)]
     trials: u64,
+    /// With `--model`: sites of 1,000 machines as well, which take an hour of processor time.
+    #[arg(long)]
+    large: bool,
     /// Threads; one seed is one thread.
     #[arg(long, default_value_t = 2)]
     jobs: u64,

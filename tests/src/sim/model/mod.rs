@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Death (size, kind, role) x trials --> decided when, by which class; held why         --> 0 without a decision or name
-//!   Fault (of the network) x trials   --> who is condemned, and whether anybody could hear it --> 0 wrongly
+//!   Fault (of the network) x trials   --> who is condemned, and whether anybody could hear it --> 0 wrongly; of who
+//!                                         dies in it: decided or held, else why not yet, and when after it --> 0 never
 //! ```
 //!
 //! Wrongly: the machine runs, and a way leads from it to somebody whose word reaches a replica that the leader reaches.
@@ -11,6 +12,7 @@ mod many;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 use serde::Serialize;
 
@@ -26,6 +28,9 @@ pub use many::{Blow, Case, Many, Struck, many};
 const LOOK: Span = Span::from_ms(10);
 /// A death must be decided or held within this: the longest deadline, a renewal, an election.
 const DECIDES: Span = Span::from_secs(40);
+/// Once a network is whole again, a death must be decided or held within this: an election, a leader that begins cold, the
+/// longest deadline.
+const DECIDES_AFTER: Span = Span::from_secs(60);
 /// A fault lasts so long.
 const LASTS: Span = Span::from_secs(60);
 /// Into a fault, one machine loses power.
@@ -53,6 +58,32 @@ pub enum Role {
     Follower,
     /// The one that leads.
     Leader,
+}
+
+/// What dies in the same moment, the same way; never the host of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Also {
+    /// Nothing else.
+    Nobody,
+    /// A machine of another domain.
+    OtherDomain,
+    /// A machine of the same rack; needs racks.
+    SameRack,
+}
+
+/// What dies, and where.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Death {
+    /// Machines of the site.
+    pub nodes: usize,
+    /// Racks; 0: no labels.
+    pub racks: usize,
+    /// How it died.
+    pub kind: Kind,
+    /// What was on it.
+    pub role: Role,
+    /// And what else.
+    pub also: Also,
 }
 
 /// Something wrong with the network.
@@ -87,17 +118,12 @@ pub enum Fault {
 /// Deaths of one kind on sites of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Deaths {
-    /// Machines of the site.
-    pub nodes: usize,
-    /// Racks; 0: no labels.
-    pub racks: usize,
-    /// How it died.
-    pub kind: Kind,
-    /// What was on it.
-    pub role: Role,
-    /// How often.
+    /// Which.
+    pub death: Death,
+    /// How often; sites that have no such machines are not counted.
     pub trials: u64,
-    /// From the last beacon that anybody got to the commit of the decision, milliseconds, ascending.
+    /// Of each dead machine: from the last beacon of it that anybody got to the commit of the decision, milliseconds,
+    /// ascending.
     pub decided: Vec<u64>,
     /// Held, by reason.
     pub held: BTreeMap<String, u64>,
@@ -122,27 +148,37 @@ pub struct Faults {
     pub decided: u64,
     /// Held, by reason.
     pub held: BTreeMap<String, u64>,
-    /// Neither decided nor held by its end.
+    /// Neither decided nor held by its end, by what the decision waits for.
+    pub waits: BTreeMap<String, u64>,
+    /// Of these, decided after the network was whole again: since then, milliseconds, ascending.
+    pub later: Vec<u64>,
+    /// Of these, held by then, by reason.
+    pub later_held: BTreeMap<String, u64>,
+    /// Neither decided nor held a minute after the network was whole again.
     pub nothing: u64,
 }
 
 /// Plays one death so often.
 #[must_use]
-pub fn deaths(nodes: usize, racks: usize, kind: Kind, role: Role, trials: u64) -> Deaths {
-    let mut row =
-        Deaths { nodes, racks, kind, role, trials, decided: Vec::new(), held: BTreeMap::new(), nothing: 0 };
+pub fn deaths(death: Death, trials: u64) -> Deaths {
+    let mut row = Deaths { death, trials: 0, decided: Vec::new(), held: BTreeMap::new(), nothing: 0 };
     for trial in 0..trials {
-        let mut sim = warm(nodes, racks, trial);
-        let Some(victim) = sim.of_role(role, trial) else { continue };
-        let name = format!("n{victim}");
-        match kind {
-            Kind::Power => sim.cut_power(&name),
-            Kind::Hang => sim.freeze(&name),
-            Kind::Cord => sim.pull_cord(&name),
+        let mut sim = warm(death.nodes, death.racks, trial);
+        let Some(victims) = sim.victims(death, trial) else { continue };
+        row.trials += 1;
+        for name in victims.iter().map(|victim| format!("n{victim}")) {
+            match death.kind {
+                Kind::Power => sim.cut_power(&name),
+                Kind::Hang => sim.freeze(&name),
+                Kind::Cord => sim.pull_cord(&name),
+            }
         }
-        match sim.decides(victim, DECIDES) {
-            Some(after) => row.decided.push(after.as_ms()),
-            None => count(&mut row.held, &mut row.nothing, sim.held(&name)),
+        let decided = sim.decides(&victims, DECIDES);
+        for victim in victims {
+            match decided.get(&victim) {
+                Some(after) => row.decided.push(after.as_ms()),
+                None => count(&mut row.held, &mut row.nothing, sim.held(&format!("n{victim}"))),
+            }
         }
     }
     row.decided.sort_unstable();
@@ -152,31 +188,53 @@ pub fn deaths(nodes: usize, racks: usize, kind: Kind, role: Role, trials: u64) -
 /// Plays one fault so often.
 #[must_use]
 pub fn faults(nodes: usize, fault: Fault, trials: u64) -> Faults {
-    let mut row =
-        Faults { nodes, fault, trials, wrong: 0, unheard: 0, decided: 0, held: BTreeMap::new(), nothing: 0 };
+    let mut row = Faults {
+        nodes,
+        fault,
+        trials,
+        wrong: 0,
+        unheard: 0,
+        decided: 0,
+        held: BTreeMap::new(),
+        waits: BTreeMap::new(),
+        later: Vec::new(),
+        later_held: BTreeMap::new(),
+        nothing: 0,
+    };
     for trial in 0..trials {
-        let mut sim = warm(nodes, 3, trial);
-        let victim = sim.begin_fault(fault, trial);
-        let mut known = BTreeSet::new();
-        let began = sim.elapsed();
-        let mut dead = false;
-        while sim.elapsed().saturating_sub(began) < LASTS {
-            if !dead && sim.elapsed().saturating_sub(began) >= DIES {
-                sim.cut_power(&format!("n{victim}"));
-                dead = true;
-            }
-            sim.run_for(LOOK);
-            let (wrong, unheard) = sim.newly_condemned(&mut known);
-            row.wrong += wrong;
-            row.unheard += unheard;
-        }
-        if known.contains(&victim) {
-            row.decided += 1;
-        } else {
-            count(&mut row.held, &mut row.nothing, sim.held(&format!("n{victim}")));
-        }
+        torn(&mut row, trial);
     }
+    row.later.sort_unstable();
     row
+}
+
+/// One episode: the fault, a death in it, and, where that is not decided by its end, what comes once all is whole.
+fn torn(row: &mut Faults, trial: u64) {
+    let mut sim = warm(row.nodes, 3, trial);
+    let victim = sim.begin_fault(row.fault, trial);
+    let name = format!("n{victim}");
+    let mut known = BTreeSet::new();
+    sim.watch(DIES, row, &mut known, |_| false);
+    sim.cut_power(&name);
+    sim.watch(LASTS.saturating_sub(DIES), row, &mut known, |_| false);
+    if known.contains(&victim) {
+        row.decided += 1;
+        return;
+    }
+    let held = sim.held(&name);
+    if !held.is_empty() {
+        *row.held.entry(held.to_owned()).or_default() += 1;
+        return;
+    }
+    *row.waits.entry(sim.waits_for(&name)).or_default() += 1;
+    sim.is_whole_again();
+    let whole = sim.elapsed();
+    sim.watch(DECIDES_AFTER, row, &mut known, |known| known.contains(&victim));
+    if known.contains(&victim) {
+        row.later.push(sim.elapsed().saturating_sub(whole).as_ms());
+    } else {
+        count(&mut row.later_held, &mut row.nothing, sim.held(&name));
+    }
 }
 
 fn count(held: &mut BTreeMap<String, u64>, nothing: &mut u64, why: &str) {
@@ -211,19 +269,85 @@ impl Sim {
         all.get(usize::try_from(trial).unwrap_or(0) % all.len().max(1)).copied()
     }
 
-    /// From the last beacon that anybody got to the decision.
-    fn decides(&mut self, victim: usize, limit: Span) -> Option<Span> {
-        let name = format!("n{victim}");
-        let until = self.elapsed() + limit;
-        while self.elapsed() < until {
-            self.run_for(LOOK);
-            if !matches!(self.phase(&name), "Alive" | "Held") {
-                let world = self.shared.world.borrow();
-                let last = world.truth.hears(victim).map(|(_, hears)| hears.last).max();
-                return Some(world.now.since(last.unwrap_or(Mono::default())));
+    /// Who dies; `None` where the site has no such machines.
+    fn victims(&self, death: Death, trial: u64) -> Option<Vec<usize>> {
+        let first = self.of_role(death.role, trial)?;
+        let world = self.shared.world.borrow();
+        let racks = &world.site.racks;
+        let fits = |machine: &usize| {
+            let together = racks[*machine].is_some() && racks[*machine] == racks[first];
+            !world.site.replicas.contains(machine)
+                && *machine != first
+                && (death.also == Also::SameRack) == together
+        };
+        let others: Vec<usize> = (0..world.site.nodes).filter(fits).collect();
+        match death.also {
+            Also::Nobody => Some(vec![first]),
+            Also::OtherDomain | Also::SameRack => {
+                let second = others.get(usize::try_from(trial).unwrap_or(0) % others.len().max(1))?;
+                Some(vec![first, *second])
             }
         }
-        None
+    }
+
+    /// Of each that is decided: from the last beacon of it that anybody got to the decision.
+    fn decides(&mut self, victims: &[usize], limit: Span) -> BTreeMap<usize, Span> {
+        let until = self.elapsed() + limit;
+        let mut decided = BTreeMap::new();
+        while self.elapsed() < until && decided.len() < victims.len() {
+            self.run_for(LOOK);
+            for victim in victims {
+                if matches!(self.phase(&format!("n{victim}")), "Alive" | "Held") {
+                    continue;
+                }
+                let world = self.shared.world.borrow();
+                let last = world.truth.hears(*victim).map(|(_, hears)| hears.last).max();
+                decided.entry(*victim).or_insert_with(|| world.now.since(last.unwrap_or(Mono::default())));
+            }
+        }
+        decided
+    }
+
+    /// Runs for so long, or until it is enough, and counts who is condemned.
+    fn watch(
+        &mut self,
+        span: Span,
+        row: &mut Faults,
+        known: &mut BTreeSet<usize>,
+        enough: impl Fn(&BTreeSet<usize>) -> bool,
+    ) {
+        let until = self.elapsed() + span;
+        while self.elapsed() < until && !enough(known) {
+            self.run_for(LOOK);
+            let (wrong, unheard) = self.newly_condemned(known);
+            row.wrong += wrong;
+            row.unheard += unheard;
+        }
+    }
+
+    /// What the decision about a node waits for that is not held.
+    fn waits_for(&self, node: &str) -> String {
+        let world = self.shared.world.borrow();
+        let leader = world.leader().and_then(|index| world.replicas[index].process.as_ref());
+        let Some(leader) = leader else { return "no replica leads".to_owned() };
+        let quorum = leader.published.active.is_some_and(|n| n > world.site.replicas.len() / 2);
+        let judged = NodeName::new(node).ok().and_then(|name| leader.ears.judged.get(&name));
+        match judged {
+            _ if !quorum => "its leader has no quorum".to_owned(),
+            _ if !leader.ears.settled => "its leader listens".to_owned(),
+            Some((_, verdict)) => format!("{verdict:?}"),
+            None => format!(
+                "not suspected {:?}",
+                leader.ears.findings.iter().map(ToString::to_string).collect::<Vec<_>>()
+            ),
+        }
+    }
+
+    fn is_whole_again(&mut self) {
+        let mut world = self.shared.world.borrow_mut();
+        let now = world.now;
+        world.network.heal_all(now);
+        world.network.weather.loss = 0;
     }
 
     /// Begins it; gives a machine outside of it, which will lose power.

@@ -1,5 +1,6 @@
 //! What happens to hosts and networks, and what the desk makes of it.
 
+use coroner_shared::beacon::SelfDoubt;
 use coroner_shared::time::Span;
 
 use super::world::{Bmc, Host, World, boot, index_of, name};
@@ -124,6 +125,21 @@ fn one_deaf_host_accuses_everybody_and_nobody_believes_it() {
         // A true death is decided all the same.
         world.hang(n - 2);
         becomes(&mut world, n - 2, &SILENT_ON, 20_000);
+    }
+}
+
+#[test]
+fn whom_nobody_hears_is_judged_though_its_observers_may_not_accuse() {
+    // At N = 3 the host of a replica hears nothing any more, and says so of itself: one of the two observers is left.
+    for (kind, want) in [(Bmc::Off, FOUND_OFF), (Bmc::On, Verdict::Held(HeldReason::TooFewObservers))] {
+        let mut world = calm(3, 3);
+        world.hosts[1].deaf = true;
+        world.hosts[1].doubts = vec![SelfDoubt::NoArbiter];
+        nobody_dies(&mut world, 20_000);
+        assert!(world.last.judged.is_empty(), "{:?}", world.last.judged.keys());
+        world.hang(2);
+        world.set_bmc(2, kind);
+        becomes(&mut world, 2, &want, 15_000);
     }
 }
 
