@@ -140,3 +140,15 @@ fn an_order_never_takes_the_arbiters_quorum() {
     assert!(sim.run_until(Span::from_secs(120), |sim| sim.phase("n2") == "Released"), "{}", sim.story());
     assert!(sim.violations().is_empty(), "{:?}", sim.violations());
 }
+
+/// Seed 7778: all machines of a site start at once, and a follower that had not applied yet who had joined was taken to
+/// hear them all: every leader stepped down for it, once a second for 90 s, and nothing could be decided. Here seven led.
+#[test]
+fn leaders_of_a_site_that_starts_do_not_give_way_to_whom_knows_less() {
+    let mut site = Site::plain(5, 30, 0);
+    site.cold = true;
+    let mut sim = Sim::new(site);
+    sim.run_for(Span::from_secs(120));
+    let leaders = sim.story().matches("leads in term").count();
+    assert!((1..=2).contains(&leaders), "{leaders} led: {}", sim.story());
+}

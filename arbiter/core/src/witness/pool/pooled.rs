@@ -114,16 +114,23 @@ impl<'a> Pooled<'a> {
         self.pool.letters.values().filter(fresh).map(listening).max().unwrap_or(Span::ZERO)
     }
 
-    /// How many Alive members this replica has not heard within `within`; `None` if it is not reached.
+    /// How many Alive members this replica has not heard within `within`, those included that it does not know yet;
+    /// `None` if it is not reached.
     pub fn unheard_by(&self, replica: ReplicaId, within: Span) -> Option<usize> {
         let letter = self.pool.letters.get(&replica).filter(|l| self.age(l) <= REACHED_WITHIN)?;
-        let alive = |n: &NodeName| {
-            self.state.nodes.get(n).is_some_and(|n| matches!(n.phase, crate::phase::Phase::Alive))
+        let alive = |name: &NodeName| {
+            self.state.nodes.get(name).is_some_and(|n| matches!(n.phase, crate::phase::Phase::Alive))
         };
-        let unheard =
-            letter.nodes.values().filter(|n| self.uid_fits(n) && alive(&n.node)).filter(|n| {
-                n.proofs.iter().all(|p| !is_own(&p.source) || self.older(p.ago, letter) > within)
-            });
+        let own = |n: &NodeSummary| {
+            n.proofs.iter().any(|p| is_own(&p.source) && self.older(p.ago, letter) <= within)
+        };
+        let unheard = self.state.observers.seats().filter(|(name, _)| alive(name)).filter(|(name, seat)| {
+            match letter.nodes.get(*name) {
+                Some(listed) => !self.uid_fits(listed) || !own(listed),
+                // Unlisted by a replica that knows it: heard there within S. By one that does not: nothing.
+                None => seat.since > letter.membership,
+            }
+        });
         Some(unheard.count())
     }
 

@@ -302,6 +302,22 @@ fn a_replica_counts_whom_it_has_not_heard_itself() {
     assert_eq!(g.at(9000).unheard_by(replica(2), span(3000)), None, "not reached");
 }
 
+/// Seed 7778 of the swarm: a follower that was behind listed none of 92 machines that had just joined, was taken to hear
+/// them all, and every leader stepped down for it, which could not lead, once a second for 90 s.
+#[test]
+fn a_replica_has_not_heard_whom_it_does_not_know() {
+    let mut g = Group::new();
+    let all = g.state.observers.seats().count();
+    let mut behind = g.two.summary(1000);
+    (behind.membership, behind.nodes) = (0, Vec::new());
+    g.pool.absorb(at(1000), behind.clone());
+    assert_eq!(g.at(1000).unheard_by(replica(2), span(3000)), Some(all));
+    behind.number += 1;
+    behind.membership = g.state.membership;
+    g.pool.absorb(at(1000), behind);
+    assert_eq!(g.at(1000).unheard_by(replica(2), span(3000)), Some(0), "known and not listed is heard");
+}
+
 #[test]
 fn a_pause_of_the_leader_ages_no_letter() {
     let mut g = Group::new();
