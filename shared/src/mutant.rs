@@ -67,6 +67,8 @@ mutants! {
         "The leader judges by what it hears itself and drops what the other replicas hear."
     FailureDateOfReporters "failure-date-of-reporters"
         "Deadlines run from the date of the counted reporters, although somebody else heard the subject later."
+    LostHearing "lost-hearing"
+        "Deadlines do not wait for what a replica may have heard before it restarted, or before it died with its leader."
     ProberIgnored "prober-ignored"
         "What a prober got as an answer does not count."
     ResetIsSilence "reset-is-silence"

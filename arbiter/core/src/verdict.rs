@@ -94,6 +94,8 @@ struct Case<'a> {
     rules: &'a Rules,
     /// Since the failure date.
     age: Span,
+    /// The same for the deadlines of silence.
+    silent_for: Span,
     quorum: Quorum<'a>,
     answers: Answers,
     power: Power,
@@ -107,6 +109,7 @@ impl<'a> Case<'a> {
             view,
             rules,
             age: view.silence(),
+            silent_for: view.silence_for_deadlines(),
             quorum: Quorum::of(view, rules),
             answers: Answers::of(view),
             power: Power::of(view, rules),
@@ -242,7 +245,7 @@ impl<'a> Case<'a> {
     }
 
     fn until(&self, deadline: Span) -> Option<Span> {
-        let left = deadline.saturating_sub(self.age);
+        let left = deadline.saturating_sub(self.silent_for);
         (left > Span::ZERO).then_some(left)
     }
 }

@@ -5,7 +5,6 @@
 
 use coroner_shared::beacon::{GoodbyeKind, ProbeOutcome, SelfDoubt};
 use coroner_shared::id::{BootId, Incarnation, NodeName, ReplicaId};
-#[cfg(coroner_mutants)]
 use coroner_shared::mutant::{Mutant, planted};
 use coroner_shared::time::Span;
 use serde::{Deserialize, Serialize};
@@ -31,6 +30,10 @@ pub struct View {
     /// The latest sign of life that anybody holds: its age is the age of the failure date. `None`: never since this
     /// group started.
     pub last_sign: Option<Sign>,
+    /// How long ago a replica may still have heard it of whose hearing nothing is left: it restarted, or died before this
+    /// leader began. The deadlines of silence run from there at the earliest. `None`: nothing is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untold: Option<Span>,
     /// How long this group of replicas has been running; decides between silence and `NotSeenYet`.
     pub group_age: Span,
     /// Every assigned observer, k of them.
@@ -283,5 +286,11 @@ impl View {
             return silent.min().unwrap_or(self.group_age);
         }
         self.last_sign.as_ref().map_or(self.group_age, |sign| sign.age)
+    }
+
+    /// What the deadlines of silence are compared with: since anybody heard it, or may have.
+    pub fn silence_for_deadlines(&self) -> Span {
+        let untold = self.untold.filter(|_| !planted(Mutant::LostHearing)).unwrap_or(Span::MAX);
+        self.silence().min(untold)
     }
 }

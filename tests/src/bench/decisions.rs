@@ -111,6 +111,7 @@ fn dead_host() -> Result<View> {
             storm_domains: 1,
         },
         goodbye: None,
+        untold: None,
         duplicate: false,
     })
 }

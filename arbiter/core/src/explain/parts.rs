@@ -12,7 +12,7 @@ use crate::view::{BmcRead, ObserverView, Planned, Said, Standing, View};
 use crate::words;
 
 pub(super) fn silence(view: &View, rules: &Rules) -> String {
-    match &view.last_sign {
+    let said = match &view.last_sign {
         Some(sign) => {
             let beacon =
                 sign.beacon.map_or_else(String::new, |(boot, seq)| format!(", beacon {seq} of boot {boot}"));
@@ -26,6 +26,13 @@ pub(super) fn silence(view: &View, rules: &Rules) -> String {
             )
         }
         None => format!("No sign of life came since these replicas started, {}.", before(view.group_age)),
+    };
+    match view.untold.filter(|untold| *untold < view.silence()) {
+        Some(untold) => format!(
+            "{said} A replica of whose hearing nothing is left may have heard it until {}; the deadline runs from there.",
+            before(untold)
+        ),
+        None => said,
     }
 }
 

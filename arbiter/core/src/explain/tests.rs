@@ -47,6 +47,20 @@ Judged again on this record, the verdict is the same.";
 }
 
 #[test]
+fn hearing_that_is_lost_is_said_where_it_moves_the_deadline() {
+    let text = explained(|v| v.untold = Some(ms(2000)));
+    assert!(
+        text.contains(
+            "A replica of whose hearing nothing is left may have heard it until 2.00s before; the deadline runs from there."
+        ),
+        "{text}"
+    );
+    assert!(text.starts_with("victim is not decided: its deadline is 6.00s away."), "{text}");
+    let text = explained(|v| v.untold = Some(ms(10_000)));
+    assert!(!text.contains("nothing is left"), "{text}");
+}
+
+#[test]
 fn every_refusal_says_what_would_change_it_or_what_it_is() {
     for (change, words) in [
         ((|v| v.fleet.partial = 19) as fn(&mut View), "heard by some and not by others"),

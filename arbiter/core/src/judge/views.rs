@@ -35,6 +35,7 @@ pub(super) fn of(scene: &Scene<'_>, fleet: &Fleet<'_>, desk: &mut Desk, name: &N
         own_host: sight.state.replicas.get(&sight.me).is_some_and(|r| r.host == *name),
         members: sight.state.members(),
         last_sign,
+        untold: scene.pooled.untold(),
         group_age: sight.group_age,
         observers: scene.observers(name, silence),
         domain: seat.domain.clone(),

@@ -36,6 +36,8 @@ const LIVES_BEFORE: usize = 4;
 pub struct Pool {
     me: Option<ReplicaId>,
     attention: Attention,
+    /// When the first letter came, its own: since then nothing is lost.
+    since: Option<Mono>,
     letters: BTreeMap<ReplicaId, Letter>,
     /// The last ones of the lives before, the newest last.
     earlier: BTreeMap<ReplicaId, VecDeque<Letter>>,
@@ -117,6 +119,7 @@ impl Pool {
         if dropped || self.letters.get(&replica).is_some_and(overtaken) {
             return;
         }
+        self.since.get_or_insert(now);
         let nodes = nodes.into_iter().map(|n| (n.node.clone(), n)).collect();
         let reporters = reporters.into_iter().map(|r| (r.node.clone(), r)).collect();
         let letter = Letter { received: now, life, number, membership, listening, nodes, reporters };

@@ -70,6 +70,7 @@ impl World {
                 storm_domains: 1,
             },
             goodbye: None,
+            untold: None,
             duplicate: false,
         }
     }

@@ -352,6 +352,24 @@ fn a_new_leader_listens_first() {
     assert_eq!(world.now - world.led_since, 5000, "five if not");
 }
 
+/// Seeds 131 and 2838 of the swarm: three seconds after the leader had heard it, its successor condemned a machine that
+/// the leader alone had heard, by silences that had lasted for long.
+#[test]
+fn what_a_leader_heard_is_lost_with_it_and_deadlines_wait_for_that() {
+    let mut world = calm(6, 3);
+    // n05 reaches the leader's host alone, and the agent there hears nobody.
+    world.hosts[0].deaf = true;
+    world.hosts[0].doubts = vec![SelfDoubt::ReceiveDrops];
+    world.hosts[5].kubelet = false;
+    world.cut(|from, to| (is(from, 5) && !is(to, 0)) || is(to, 5));
+    nobody_dies(&mut world, 30_000);
+    let killed = world.now;
+    world.hosts[0].replica = false;
+    becomes(&mut world, 5, &SILENT_ON, 15_000);
+    let after = world.now - killed;
+    assert!((9500..9600).contains(&after), "eight seconds after the election: {after}");
+}
+
 #[test]
 fn after_quorum_from_nothing_nobody_is_judged_for_ten_seconds() {
     let mut world = World::racks(6, 3);

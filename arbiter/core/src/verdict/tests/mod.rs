@@ -67,6 +67,7 @@ pub(crate) fn dead_host() -> View {
             storm_domains: 1,
         },
         goodbye: None,
+        untold: None,
         duplicate: false,
     }
 }

@@ -114,6 +114,28 @@ impl<'a> Pooled<'a> {
         self.pool.letters.values().filter(fresh).map(listening).max().unwrap_or(Span::ZERO)
     }
 
+    /// How long ago a replica may still have heard somebody of whose hearing nothing is left; `None` if there is none. What
+    /// a replica heard before it last started is lost, unless its letters of then are here, and so is what one heard that
+    /// has not written to this leader: until its traffic ended, if that ended before this leader began.
+    pub fn untold(&self) -> Option<Span> {
+        let began = self.pool.since.map_or(Span::ZERO, |since| self.pool.age(self.now, since));
+        let of = |(id, replica): (&ReplicaId, &crate::state::Replica)| match self.pool.letters.get(id) {
+            Some(_) if self.pool.earlier.contains_key(id) => None,
+            Some(letter) => Some(self.older(letter.listening, letter)),
+            None => Some(self.traffic(&replica.host).map_or(began, |ago| ago.max(began))),
+        };
+        self.state.replicas.iter().filter_map(of).min()
+    }
+
+    /// How long ago the replica on that host last spoke to a replica that lists the host.
+    fn traffic(&self, host: &NodeName) -> Option<Span> {
+        let traffic = |(n, l): (&'a NodeSummary, &'a Letter)| {
+            let ages = n.proofs.iter().filter(|p| matches!(p.source, Source::ReplicaTraffic));
+            ages.map(|p| self.older(p.ago, l)).min()
+        };
+        self.summaries(host).filter_map(traffic).min()
+    }
+
     /// How many Alive members this replica has not heard within `within`, those included that it does not know yet;
     /// `None` if it is not reached.
     pub fn unheard_by(&self, replica: ReplicaId, within: Span) -> Option<usize> {

@@ -318,6 +318,37 @@ fn a_replica_has_not_heard_whom_it_does_not_know() {
     assert_eq!(g.at(1000).unheard_by(replica(2), span(3000)), Some(0), "known and not listed is heard");
 }
 
+/// Seeds 131 and 2838 of the swarm: the leader alone heard a machine, and was killed. Its successor condemned that
+/// machine 3 s after it had been heard, by silences that had lasted for long.
+#[test]
+fn what_a_replica_heard_before_it_restarted_or_died_is_lost_and_that_is_known() {
+    let mut g = Group::new();
+    g.state.replicas.retain(|id, _| id.get() <= 2);
+    // The leader itself started at 0 and led from 20 s on; nobody knows what replica 2 heard until then.
+    let own = g.one.summary(20_000);
+    g.pool.absorb(at(20_000), own);
+    assert_eq!(g.at(21_000).untold(), Some(span(1000)), "no letter: until this leader began");
+    // A host that fell silent: until the traffic of its replica ended.
+    g.one.witness.replica_traffic(at(17_000), replica(2));
+    let own = g.one.summary(21_000);
+    g.pool.absorb(at(21_000), own);
+    assert_eq!(g.at(21_000).untold(), Some(span(4000)), "it spoke last 4 s ago");
+    // It is back, and tells what it has heard since then.
+    g.two.witness = Witness::new(replica(2), 2, at(21_500));
+    g.two.witness.sync(at(21_500), &g.state);
+    let first = g.two.summary(21_700);
+    g.pool.absorb(at(21_700), first);
+    assert_eq!(g.at(22_000).untold(), Some(span(500)), "what it heard before it started");
+    // It restarts once more: what it had told is here.
+    g.two.witness = Witness::new(replica(2), 3, at(23_000));
+    g.two.witness.sync(at(23_000), &g.state);
+    let second = g.two.summary(23_100);
+    g.pool.absorb(at(23_100), second);
+    assert_eq!(g.at(23_100).untold(), Some(span(23_100)), "the leader's own start is the latest loss");
+    g.state.replicas.remove(&replica(1));
+    assert_eq!(g.at(23_100).untold(), None);
+}
+
 #[test]
 fn a_pause_of_the_leader_ages_no_letter() {
     let mut g = Group::new();

@@ -22,6 +22,27 @@ fn a_sign_of_life_younger_than_s_vetoes_and_an_older_one_moves_the_failure_date(
 }
 
 #[test]
+fn what_a_replica_may_have_heard_and_cannot_tell_moves_deadlines_and_vetoes_nothing() {
+    // Silent for 10 s to everybody who can tell.
+    check(Deadline(8000), |v| v.untold = Some(ms(0)));
+    check(Deadline(1), |v| v.untold = Some(ms(7999)));
+    check(Dead, |v| v.untold = Some(ms(8000)));
+    check(Deadline(1), |v| {
+        silent_for(v, 7999);
+        v.untold = Some(ms(60_000));
+    });
+    // A machine found off has no deadline, and a hold has one.
+    check(FoundOff, |v| {
+        off(v);
+        v.untold = Some(ms(0));
+    });
+    check(Deadline(5000), |v| {
+        not_counted(v, 8);
+        v.untold = Some(ms(3000));
+    });
+}
+
+#[test]
 fn a_leader_never_judges_its_own_host() {
     check(OwnHost, |v| v.own_host = true);
     check(OwnHost, |v| {
