@@ -1,13 +1,18 @@
 //! Barred is barred: nothing is condemned that a policy only observes, by silence in a storm, or during a planned reboot;
-//! and no power command leaves while commands are paused.
+//! and no power-off leaves for a node whose commands are paused, by a person or by what a policy, a label or a binding has
+//! become meanwhile.
+
+use std::collections::BTreeMap;
 
 use coroner_arbiter_core::brake::storm_on;
 use coroner_arbiter_core::permit;
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
+use coroner_arbiter_core::policy::Mode;
 use coroner_arbiter_core::policy::select::rules_for;
-use coroner_arbiter_core::state::State;
+use coroner_arbiter_core::state::{Node, State};
 use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::id::NodeName;
+use coroner_shared::names::EXCLUDE_LABEL;
 use coroner_shared::time::{Mono, Span};
 
 use super::Invariant;
@@ -19,8 +24,8 @@ const LOOKED: Span = Span::from_secs(1);
 
 #[derive(Default)]
 pub(super) struct Barred {
-    /// Since when everything is paused.
-    paused: Option<Mono>,
+    /// Whose commands are stopped, since when and why.
+    stopped: BTreeMap<NodeName, (Mono, &'static str)>,
 }
 
 impl Invariant for Barred {
@@ -31,7 +36,7 @@ impl Invariant for Barred {
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
         match fact {
             Fact::Committed { before, after, .. } => {
-                self.paused = after.pause.as_ref().map(|_| self.paused.unwrap_or(world.now));
+                self.note(world.now, after);
                 let condemned = after.nodes.iter().filter_map(|(name, node)| {
                     let Phase::Condemned { class, .. } = &node.phase else { return None };
                     let was = before.nodes.get(name)?.phase.name();
@@ -40,9 +45,9 @@ impl Invariant for Barred {
                 condemned.into_iter().find_map(|(name, class)| why_not(before, name, class))
             }
             Fact::Command { machine, off: true, sent } => {
-                let since = self.paused?;
                 let name = &world.machines[*machine].name;
-                (sent.since(since) > LOOKED).then(|| format!("ForceOff to {name} left during a pause"))
+                let (since, why) = self.stopped.get(name)?;
+                (sent.since(*since) > LOOKED).then(|| format!("ForceOff to {name} left although {why}"))
             }
             Fact::Command { .. }
             | Fact::TurnedOff { .. }
@@ -52,6 +57,45 @@ impl Invariant for Barred {
             | Fact::Due { .. }
             | Fact::End => None,
         }
+    }
+}
+
+impl Barred {
+    fn note(&mut self, now: Mono, state: &State) {
+        for (name, node) in &state.nodes {
+            match stops(state, name, node) {
+                Some(why) => {
+                    let (since, _) = self.stopped.get(name).copied().unwrap_or((now, why));
+                    self.stopped.insert(name.clone(), (since, why));
+                }
+                None => {
+                    self.stopped.remove(name);
+                }
+            }
+        }
+    }
+}
+
+/// What stops commands to a node, read from the state and not asked of the core.
+fn stops(state: &State, name: &NodeName, node: &Node) -> Option<&'static str> {
+    if state.pause.is_some() {
+        return Some("everything is paused");
+    }
+    if node.pause.is_some() {
+        return Some("the node is paused");
+    }
+    if state.bindings.get(name).is_some_and(|binding| binding.disabled.is_some()) {
+        return Some("its binding is disabled");
+    }
+    let labels = node.facts.as_ref().map(|facts| &facts.labels);
+    if labels.and_then(|labels| labels.get(EXCLUDE_LABEL)).is_some_and(|value| value == "true") {
+        return Some("it carries the opt-out label");
+    }
+    let terms = state.open_incident(name).and_then(|(_, incident)| incident.terms.as_deref())?;
+    match state.policies.get(&terms.name) {
+        None => Some("its policy is gone"),
+        Some(policy) if policy.paused => Some("its policy is paused"),
+        Some(policy) => (policy.mode != Mode::Enforce).then_some("its policy only observes"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bounded blast: on every prefix of the log no more nodes are in flight than the brakes allow, in all and per domain;
-//! and in truth no more machines are down by our hand than the floor, nor the hosts of so many
-//! replicas that the others are no majority.
+//! and in truth no more machines are down by our hand than the floor, nor the hosts of so many replicas, or so many etcd
+//! voters, that the others are no majority.
 
 use std::collections::BTreeMap;
 
@@ -77,5 +77,13 @@ fn down(world: &World) -> Option<String> {
     }
     let all = world.site.replicas.len();
     let hosts = down.iter().filter(|index| world.site.replicas.contains(index)).count();
-    (hosts * 2 >= all).then(|| format!("the hosts of {hosts} of {all} replicas are down by our hand"))
+    if hosts * 2 >= all {
+        return Some(format!("the hosts of {hosts} of {all} replicas are down by our hand"));
+    }
+    let all = world.site.control_plane.iter().filter(|serves| **serves).count();
+    // One whose Node was made anew meanwhile begins as one that is well.
+    let out = |name| world.truth.state.nodes.get(name).is_some_and(|node| node.phase.name() != "Alive");
+    let votes = |index: &&usize| world.site.control_plane[**index] && out(&world.machines[**index].name);
+    let voters = down.iter().filter(votes).count();
+    (voters > 0 && voters * 2 >= all).then(|| format!("{voters} of {all} etcd voters are down by our hand"))
 }

@@ -1,8 +1,9 @@
-//! Clean end: a node that is Alive carries nothing of ours, and what others set is there.
+//! Clean end: a node that is Alive carries nothing of ours, and what others set on it is there, byte for byte.
 
 use coroner_shared::names::INCIDENT_ANNOTATION;
 
 use super::Invariant;
+use crate::sim::people::foreign_taint;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
 
@@ -23,9 +24,12 @@ impl Invariant for CleanEnd {
             if node.tainted() || node.annotations.contains_key(INCIDENT_ANNOTATION) {
                 return Some(format!("{name} is Alive and carries a mark of ours"));
             }
-            let foreign = usize::from(world.truth.foreign_taints.contains(name));
-            if node.taints.len() < foreign {
-                return Some(format!("{name} is Alive, and another controller's taint is gone from it"));
+            let foreign = world.truth.foreign_taints.iter().filter(|n| *n == name).count();
+            if node.taints != vec![foreign_taint(); foreign] || !node.annotations.is_empty() {
+                let (taints, annotations) = (&node.taints, &node.annotations);
+                return Some(format!(
+                    "{name} is Alive, others set {foreign} taints on it, and it has {taints:?} and {annotations:?}"
+                ));
             }
             let people = world.truth.cordoned_by_people.contains(name);
             if node.unschedulable != people {

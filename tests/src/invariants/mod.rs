@@ -6,9 +6,12 @@
 //! | right machine | no power command on a machine other than the one of a committed attempt | `right_machine.rs` | design 1, right-machine |
 //! | release implies over | when the taint is written, the life of the proof can execute nothing | `release_over.rs` | design 1, proof-before-release |
 //! | proven implies off | a BMC's proof is committed only for a life that is over | `proven_off.rs` | design 4, proof |
+//! | released implies proven | the taint is written for a boot that the log has proven off, by a proof of its incident's life | `released_proven.rs` | design 8 |
+//! | a person's word is bound | what a person confirms is that very incident, Node and boot, and nobody hears it | `persons_word.rs` | design 4, manual confirmation |
 //! | no live kill | no power-off is sent to a running machine that somebody who reaches the leader hears | `live_kill.rs` | design 1, no-live-kill |
 //! | heard is not condemned | no condemnation by silence of a machine heard within S by somebody who reaches the leader | `heard.rs` | design 8 |
-//! | bounded blast | never more in flight, per domain or down by our hand than the brakes allow | `blast.rs` | design 3, brakes |
+//! | bounded blast | never more in flight, per domain or down by our hand than the brakes allow, and a majority of replicas' hosts and of etcd voters left | `blast.rs` | design 3, brakes |
+//! | the pace holds | decisions no faster than the pace, the rolling budget and two of a domain in ten minutes, counted anew | `pace.rs` | design 3, brakes |
 //! | evidence holds | a condemnation's record gives the same verdict again, with H silent observers and no answer | `evidence.rs` | design 3, rules 1 and 3 |
 //! | rules hold | a condemnation meets every rule of the page, counted anew: domains, torn, rack, storm, renewal, steadiness, a new leader's grace | `rules.rs` | design 3 |
 //! | accusers are true | counted observers live, are not deaf, have heard the subject before, and the deadline ran from the last time anybody heard it, the leader's pauses left out | `accusers.rs` | design 3, rule 1 and failure date |
@@ -22,12 +25,12 @@
 //! | reads are linearizable | a read shows everything that was committed before it was asked for | `sim/truth.rs` | design 2, the last look |
 //! | replicas agree | every replica applies the same entries to the same state | `sim/truth.rs` | Raft |
 //! | nothing lost | every incident is closed, or says what it waits for | `nothing_lost.rs` | design 1, nothing-lost |
-//! | barred is barred | nothing is condemned in Observe, by silence in a storm or a planned reboot; nothing is sent while paused | `barred.rs` | design 3, brakes; design 2b |
-//! | in time | a lone death with a good BMC is decided and proven in time, or held by a brake | `in_time.rs` | design 8, liveness |
+//! | barred is barred | nothing is condemned in Observe, by silence in a storm or a planned reboot; nothing is sent while paused, opted out, observed or with a disabled binding | `barred.rs` | design 3, brakes; design 2b |
+//! | in time | a lone death with a good BMC is decided, proven and released in time, or held by a brake | `in_time.rs` | design 8, liveness |
 //! | settles | half an hour after everything healed every node is Alive | `settles.rs` | design 8, liveness |
 //! | few pages | nobody is told the same of a node again and again | `few_pages.rs` | design 1, explains-itself |
 //! | small log | entries are bounded by what happens, not by the speed of commits | `small_log.rs` | design 8, liveness |
-//! | clean end | a node that is Alive again carries nothing of ours | `clean_end.rs` | design 1, leaves-no-trace |
+//! | clean end | a node that is Alive again carries nothing of ours, and what others set is there byte for byte | `clean_end.rs` | design 1, leaves-no-trace |
 
 mod accusers;
 mod barred;
@@ -44,13 +47,18 @@ mod live_kill;
 mod looked;
 mod nothing_lost;
 mod off_at_taint;
+mod pace;
+mod persons_word;
 mod proven_off;
 mod release_over;
+mod released_proven;
 mod right_machine;
 mod rules;
 mod settles;
 mod small_log;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use coroner_shared::time::Span;
 
@@ -86,11 +94,14 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(looked::Looked),
         Box::<off_at_taint::OffAtTaint>::default(),
         Box::new(floor::Floor),
+        Box::<pace::Pace>::default(),
+        Box::new(released_proven::ReleasedProven),
+        Box::new(persons_word::PersonsWord),
         Box::new(nothing_lost::NothingLost),
         Box::new(clean_end::CleanEnd),
         Box::<barred::Barred>::default(),
         Box::new(settles::Settles),
-        Box::new(in_time::InTime),
+        Box::<in_time::InTime>::default(),
         Box::new(few_pages::FewPages),
         Box::new(small_log::SmallLog),
     ]

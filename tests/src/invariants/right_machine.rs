@@ -1,9 +1,14 @@
 //! Right machine: a power command reaches a machine only for a committed attempt (or power-on) of an incident of that
-//! very machine.
+//! very machine, which is open, or was when the command left.
+
+use coroner_shared::time::Span;
 
 use super::Invariant;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
+
+/// A command that left before its incident was closed has arrived by then, or its socket is dead.
+const ARRIVES: Span = Span::from_secs(15);
 
 pub(super) struct RightMachine;
 
@@ -15,9 +20,11 @@ impl Invariant for RightMachine {
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
         let Fact::Command { machine, off, .. } = fact else { return None };
         let on = &world.machines[*machine];
-        let permitted = world.truth.state.incidents.values().any(|incident| {
+        let state = &world.truth.state;
+        let permitted = state.incidents.values().any(|incident| {
             incident.node == on.name
                 && incident.incarnation.machine == world.true_id(*machine)
+                && incident.closed.as_ref().is_none_or(|(at, _)| state.now.since(*at) < ARRIVES)
                 && (if *off { incident.last_attempt.is_some() } else { incident.powered_on })
         });
         let what = if *off { "ForceOff" } else { "On" };

@@ -46,11 +46,16 @@ fn too_weak(readings: &OffReadings) -> Option<String> {
         (Some((first, _)), Some((last, _))) => last.saturating_sub(*first),
         (None, _) | (_, None) => Span::ZERO,
     };
-    let needed = Span::from_secs(match (readings.cached, readings.steady, &readings.command) {
+    let needed = span_of(readings);
+    (over < needed).then(|| format!("Off was read over {over}, the table asks for {needed}"))
+}
+
+/// The span of the row that these readings belong to.
+pub(super) fn span_of(readings: &OffReadings) -> Span {
+    Span::from_secs(match (readings.cached, readings.steady, &readings.command) {
         (true, _, _) => 60,
         (false, true, Some(CommandAnswer::Accepted)) => 4,
         (false, true, Some(CommandAnswer::Refused { .. } | CommandAnswer::Unknown { .. })) => 10,
         (false, true, None) | (false, false, _) => 30,
-    });
-    (over < needed).then(|| format!("Off was read over {over}, the table asks for {needed}"))
+    })
 }

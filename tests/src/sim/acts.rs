@@ -19,6 +19,12 @@ impl Sim {
         found.unwrap_or_else(|| panic!("there is no node {node}"))
     }
 
+    /// Something is done to the world by hand.
+    #[cfg(test)]
+    pub(crate) fn by_hand(&mut self, what: impl FnOnce(&mut super::world::World)) {
+        what(&mut self.shared.world.borrow_mut());
+    }
+
     /// The machine loses power; its BMC lives.
     pub fn cut_power(&mut self, node: &str) {
         let index = self.index(node);
@@ -86,6 +92,25 @@ impl Sim {
         for bmc in world.bmcs.iter_mut().filter(|b| b.machine == index) {
             bmc.traits.restores = after;
         }
+    }
+
+    /// From now on its BMC says yes to commands and does nothing, or does them again.
+    pub fn ignores_commands(&mut self, node: &str, ignores: bool) {
+        let index = self.index(node);
+        let mut world = self.shared.world.borrow_mut();
+        for bmc in world.bmcs.iter_mut().filter(|b| b.machine == index) {
+            bmc.traits.ignores = ignores;
+        }
+    }
+
+    /// Somebody writes into the Node's status that it is Ready, or that this is not known.
+    pub fn says_ready(&mut self, node: &str, ready: bool) {
+        let index = self.index(node);
+        let mut world = self.shared.world.borrow_mut();
+        let name = world.machines[index].name.clone();
+        let ready = if ready { super::api::Ready::True } else { super::api::Ready::Unknown };
+        world.api.change_node(&name, |node| node.ready = ready);
+        world.node_changed(&name);
     }
 
     /// Somebody's finalizer holds back the pods of a node, or lets them go.

@@ -60,7 +60,7 @@ pub mod model;
 pub mod mutants;
 mod network;
 mod odd;
-mod people;
+pub(crate) mod people;
 mod pool;
 mod process;
 mod queue;

@@ -2,6 +2,7 @@
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::hears::Hears;
+use coroner_arbiter_core::marks::Taint;
 use coroner_arbiter_core::phase::Confirmation;
 use coroner_arbiter_core::policy::Mode;
 use coroner_shared::id::{IncidentId, NodeName, NodeUid};
@@ -55,6 +56,12 @@ pub(crate) enum Act {
     SetLevel(u32),
 }
 
+/// The taint that another controller sets.
+pub(crate) fn foreign_taint() -> Taint {
+    let key = "example.dev/shutdown".to_owned();
+    Taint { key, value: String::new(), effect: "NoSchedule".to_owned() }
+}
+
 // === impl World ===
 
 impl World {
@@ -68,9 +75,15 @@ impl World {
                     n.labels.remove(EXCLUDE_LABEL);
                 }
             }),
-            Act::Relabel(node, rack) => self.change(node, |n| {
-                n.labels.insert(coroner_shared::names::DOMAIN_LABELS[0].to_owned(), format!("r{rack}"));
-            }),
+            Act::Relabel(node, rack) => {
+                let known = self.truth.state.nodes.get(&self.machines[node].name);
+                if known.is_some_and(|known| known.phase.name() != "Alive") {
+                    self.coverage.reach("people: labels changed in mid-incident");
+                }
+                self.change(node, |n| {
+                    n.labels.insert(coroner_shared::names::DOMAIN_LABELS[0].to_owned(), format!("r{rack}"));
+                });
+            }
             Act::Cordon(node) => {
                 // Somebody who finds a node cordoned leaves it so.
                 let name = self.machines[node].name.clone();
@@ -88,12 +101,7 @@ impl World {
             Act::TakeTaint(node) => self.change(node, |n| n.taints.retain(|t| !t.is_ours())),
             Act::ForeignTaint(node) => {
                 self.truth.foreign_taints.push(self.machines[node].name.clone());
-                let taint = coroner_arbiter_core::marks::Taint {
-                    key: "example.dev/shutdown".to_owned(),
-                    value: String::new(),
-                    effect: "NoSchedule".to_owned(),
-                };
-                self.change(node, |n| n.taints.push(taint));
+                self.change(node, |n| n.taints.push(foreign_taint()));
             }
             Act::Fence(_)
             | Act::ConfirmOff(_)
@@ -146,6 +154,7 @@ impl World {
         self.api.pods.retain(|_, pod| pod.node != name);
         self.node_changed(&name);
         self.truth.cordoned_by_people.retain(|n| *n != name);
+        self.truth.foreign_taints.retain(|n| *n != name);
         // Who deletes a Node says that nothing runs there: Kubernetes deletes its pods and starts them elsewhere, and no
         // fence is asked.
         let vouched = self.machines[node].runs.keys().copied();
@@ -243,7 +252,7 @@ impl World {
     }
 
     /// Whether its present boot is heard by somebody whose word reaches the leader at once, and has been for a while.
-    fn is_surely_heard(&self, machine: usize) -> bool {
+    pub(crate) fn is_surely_heard(&self, machine: usize) -> bool {
         let long = Span::from_secs(3);
         self.machines[machine].is_up()
             && self.truth.hears(machine).any(|(receiver, hears)| {
