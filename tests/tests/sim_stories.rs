@@ -121,4 +121,27 @@ tests! {
     liars_fewer_than_a_verdict_needs_condemn_nobody
     a_clone_that_spoke_for_a_node_does_not_have_it_killed
     a_replica_put_back_from_a_copy_ends_by_name_and_decides_nothing
+    a_second_voter_waits_for_the_first_whatever_policies_select_them
+    two_of_five_voters_are_fenced_one_after_the_other
+    a_leader_is_fenced_by_the_others
+    a_name_that_begins_like_another_is_another
+    nothing_is_done_while_the_api_server_cannot_be_read
+    a_node_without_a_record_of_its_bmc_is_held_by_name
+    a_record_that_was_lost_is_shown_before_it_is_needed
+    a_machine_off_for_maintenance_stays_fenceable
+    a_bmc_that_fails_when_it_is_needed_is_paged_within_a_minute
+    a_node_whose_agent_never_spoke_is_neither_well_nor_condemned
+    agents_that_start_in_any_order_accuse_nobody
+    endless_flapping_fills_nothing
+    a_confirmation_counts_for_one_incident_and_for_nothing_that_lives
+    a_confirmation_that_has_grown_old_is_asked_for_again
+    what_is_withdrawn_at_any_step_comes_to_a_defined_end
+    what_a_bmc_answered_stands_in_the_history
+    a_power_on_that_comes_to_nothing_is_shown
+    a_power_cycle_is_no_proof
+    replicas_restarted_in_any_state_forget_nothing
+    many_updates_of_a_node_are_one_incident
+    a_condition_that_comes_and_goes_opens_nothing_anew
+    a_second_death_in_the_middle_of_the_first_is_not_lost
+    clocks_that_are_set_change_nothing
 }

@@ -1,6 +1,5 @@
 //! medik8s: self-node-remediation, node-healthcheck-operator, fence-agents-remediation.
 
-use coroner_arbiter_core::policy::Mode;
 use coroner_shared::time::Span;
 
 use super::{Play, Story, Told, calm, held, is, offs, others_touched, released};
@@ -67,7 +66,7 @@ pub(super) const ALL: &[Story] = &[
     Story {
         name: "two_hosts_of_replicas_are_never_down_by_our_hand",
         thread: "medik8s/node-healthcheck-operator, etcd guard",
-        lesson: "Two policies could fence two control-plane nodes; a guard that refused once never asked again.",
+        lesson: "A second fencing took the quorum of those who decide.",
         play: two_hosts_of_replicas_are_never_down_by_our_hand,
     },
     Story {
@@ -190,11 +189,12 @@ fn two_hosts_of_replicas_are_never_down_by_our_hand() -> Told {
     play.sim.freeze("n1");
     play.until(90, "the first host of a replica is fenced", |sim| offs(sim, Some(1)) > 0)?;
     play.until(10, "it is off, some time after the command", |sim| !sim.has_power("n1"))?;
-    play.person(Act::Mode(Mode::Enforce));
-    play.begin(Trouble::KubeletAway { machine: 2, span: Span::from_secs(40) });
+    // Nobody else could be asked any more, were a second one off.
+    play.person(Act::Fence(2));
     play.never(60, "a power command to a second host of a replica", |sim| {
         offs(sim, Some(0)) + offs(sim, Some(2)) > 0
     })?;
+    play.check(play.sim.story().contains("ArbiterHosts"), "the refusal does not say why")?;
     play.end()
 }
 

@@ -10,6 +10,8 @@
 mod ceph;
 mod false_ones;
 mod fences;
+mod guards;
+mod history;
 mod medik8s;
 mod others;
 mod power;
@@ -40,9 +42,20 @@ pub struct Story {
 
 /// All of them.
 pub fn all() -> impl Iterator<Item = &'static Story> {
-    [ceph::ALL, medik8s::ALL, fences::ALL, power::ALL, signs::ALL, waits::ALL, others::ALL, false_ones::ALL]
-        .into_iter()
-        .flatten()
+    [
+        ceph::ALL,
+        medik8s::ALL,
+        fences::ALL,
+        power::ALL,
+        signs::ALL,
+        waits::ALL,
+        others::ALL,
+        false_ones::ALL,
+        guards::ALL,
+        history::ALL,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Plays the story of this name.
