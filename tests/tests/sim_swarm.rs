@@ -25,6 +25,15 @@ fn two_thousand_seeds_violate_nothing() {
     println!("{}", text(&output));
 }
 
+/// So few seeds cannot have reached all that a night must.
+#[test]
+fn a_nightly_run_that_misses_something_is_void() {
+    let output = hack_sim(&["--nightly", "1s"]);
+    let said = text(&output);
+    assert!(!output.status.success() && said.contains("void: never reached "), "{said}");
+    assert!(said.contains("\n0 violations"), "it is void, and nothing is wrong: {said}");
+}
+
 /// A trace that differs would make a failing seed one that nobody can replay.
 #[test]
 fn an_optimised_build_and_this_one_play_a_seed_alike() {

@@ -145,6 +145,7 @@ pub const MUST: &[&str] = &[
     "finding: ProbeBlind",
     "finding: TopologyWeak",
     "leader: a result of an earlier one comes late",
+    "people: labels changed in mid-incident",
     "power: off by us",
     "power: on by us",
     "replica: elected",
@@ -173,6 +174,7 @@ pub const MUST: &[&str] = &[
     "seed class: clocks are set",
     "seed class: clocks at different rates",
     "seed class: clone with the same key",
+    "seed class: cold start",
     "seed class: cord pulled",
     "seed class: crash kernel",
     "seed class: cuts that come and go",
@@ -353,11 +355,12 @@ fn hold(why: &HeldReason) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::swarm::COLD;
     use crate::sim::{classes, scripts};
 
     #[test]
     fn every_class_of_seeds_must_be_played() {
-        let drawn: Vec<&str> = classes::names().chain(scripts::names()).collect();
+        let drawn: Vec<&str> = classes::names().chain(scripts::names()).chain([COLD]).collect();
         for name in &drawn {
             assert!(MUST.contains(&format!("seed class: {name}").as_str()), "{name} need not be played");
         }

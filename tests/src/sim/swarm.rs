@@ -52,6 +52,8 @@ pub struct Outcome {
     pub simulated: Span,
 }
 
+/// A site in which everything boots at the beginning: of a seed's site, and no class that is drawn.
+pub(crate) const COLD: &str = "cold start";
 /// After everything healed: at most so long until every node is Alive.
 const SETTLES: Span = Span::from_mins(30);
 /// So many of a hundred seeds have a second act.
@@ -152,7 +154,7 @@ fn play(sim: &mut Sim, plan: Plan) -> Outcome {
 fn act(sim: &mut Sim, plan: Plan, began: Mono) {
     {
         let mut world = sim.shared.world.borrow_mut();
-        for class in plan.classes {
+        for class in plan.classes.into_iter().chain(plan.site.cold.then_some(COLD)) {
             world.coverage.reach(format!("seed class: {class}"));
         }
         for (at, trouble) in plan.troubles {
@@ -392,7 +394,7 @@ mod tests {
         let mut counts = BTreeMap::new();
         for seed in 1..=2_000 {
             let plan = Plan::of(seed);
-            *counts.entry("cold start").or_default() += u32::from(plan.site.cold);
+            *counts.entry(COLD).or_default() += u32::from(plan.site.cold);
             let second = plan.second.iter().flat_map(|second| &second.classes);
             for class in plan.classes.iter().chain(second) {
                 *counts.entry(*class).or_default() += 1;
@@ -405,7 +407,7 @@ mod tests {
     #[test]
     fn every_class_is_drawn_within_two_thousand_seeds() {
         let counts = drawn();
-        for name in classes::names().chain(scripts::names()).chain(["cold start"]) {
+        for name in classes::names().chain(scripts::names()).chain([COLD]) {
             let count = counts.get(name).copied().unwrap_or_default();
             assert!(count >= 3, "{name}: {count} times; all: {counts:#?}");
         }
