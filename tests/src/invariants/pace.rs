@@ -46,7 +46,7 @@ impl Invariant for Pace {
             let Some((id, incident)) = after.open_incident(name) else { continue };
             let harm = !matches!(incident.class, Some(EvidenceClass::FoundOff) | None);
             let wrong = if node.phase.name() == "Condemned" && was != "Condemned" {
-                self.decided(&brakes, before)
+                self.decided(&brakes, before, after)
                     .or_else(|| harm.then(|| self.of_domain(&brakes, &incident.domain, id)).flatten())
             } else if node.phase.name() == "Fencing" && was == "Condemned" && harm {
                 self.paid(&brakes, after, id)
