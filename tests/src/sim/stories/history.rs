@@ -158,7 +158,11 @@ fn what_a_bmc_answered_stands_in_the_history() -> Told {
 }
 
 fn a_power_on_that_comes_to_nothing_is_shown() -> Told {
-    let mut play = Play::of(Site::plain(700, 5, 0));
+    let mut site = Site::plain(700, 5, 0);
+    for policy in site.policies.values_mut() {
+        policy.timings.booting = Span::from_secs(60);
+    }
+    let mut play = Play::of(site);
     play.sim.freeze("n4");
     play.until(40, "it is turned off", |sim| !sim.has_power("n4"))?;
     play.sim.ignores_commands("n4", true);
@@ -166,7 +170,7 @@ fn a_power_on_that_comes_to_nothing_is_shown() -> Told {
     play.until(60, "On is sent", |sim| {
         sim.ledger().iter().any(|(_, node, what)| node == "n4" && what == "On")
     })?;
-    play.until(25 * 60, "people are paged that it stays off", |sim| paged(sim, 4, "StaysOff"))?;
+    play.until(180, "people are paged that it stays off", |sim| paged(sim, 4, "StaysOff"))?;
     play.check(is(&play.sim, 4, "Released"), "its workloads depend on whether it comes back")?;
     play.end()
 }
