@@ -35,7 +35,7 @@ impl Fence {
             (FenceEvent::Power(read), Asked::Read(over)) => self.power_read(now, over, read),
             (FenceEvent::Opened(opened), Asked::Open) => match opened {
                 Ok(()) => self.ending = Ending::Open { matched: None },
-                Err(why) => self.disturbed(now, why),
+                Err(why) => self.not_opened(now, why),
             },
             (FenceEvent::Committed(outcome), Asked::Commit(what)) => self.committed(now, what, outcome),
             (FenceEvent::Answered(answer), Asked::Send) => self.answered(now, answer),
@@ -213,6 +213,8 @@ impl Fence {
                 if self.steady {
                     self.lose_steady();
                 }
+                // What the track said before this reading is over as well.
+                self.steady_next = false;
                 true
             }
             Seam::Broken => false,
@@ -335,6 +337,16 @@ impl Fence {
     /// A call failed. An error is never Off: everything read so far has to be read again.
     pub(super) fn disturbed(&mut self, now: Mono, why: String) {
         self.lose_steady();
+        self.try_again(now, why);
+    }
+
+    /// There is no room for a second session, or no way to it. That says nothing of a restart, which the next reading
+    /// over the first one shows: the track stays steady, so nobody would ever say again that the BMC is.
+    fn not_opened(&mut self, now: Mono, why: String) {
+        self.try_again(now, why);
+    }
+
+    fn try_again(&mut self, now: Mono, why: String) {
         self.lose_session();
         self.off_since = None;
         self.trouble.not_before = now + watch::after_errors(self.trouble.errors);

@@ -82,6 +82,8 @@ pub(super) struct Bmc {
     pub off_delay_ms: u64,
     pub latency_ms: u64,
     pub single_session: bool,
+    /// It has no room for another log-in beside the first.
+    pub no_second_session: bool,
     /// Tokens outlive a restart, so that only the reset time tells of one.
     pub sessions_survive: bool,
     pub down_until: u64,
@@ -139,6 +141,7 @@ impl Bmc {
             off_delay_ms: 300,
             latency_ms: 50,
             single_session: false,
+            no_second_session: false,
             sessions_survive: false,
             down_until: 0,
             lies_off_until: 0,
@@ -219,6 +222,9 @@ impl Bmc {
         self.requests += 1;
         if now < self.down_until {
             return Err("no route".to_owned());
+        }
+        if self.no_second_session {
+            return Err("HTTP 503".to_owned());
         }
         self.second = Some(self.log_in());
         Ok(())

@@ -287,6 +287,37 @@ fn steadiness_found_among_readings_counts_for_those_after_them() {
 }
 
 #[test]
+fn steadiness_found_among_readings_is_lost_with_a_gap_among_them() {
+    // As above, and one answer takes 40 s: the readings hang together no more, whatever the track said before.
+    let world = World::new(HostSilentBmcOn)
+        .with(|w| {
+            w.order.steady = false;
+            w.fates = vec![
+                (10_000, Fate::SteadyAgain),
+                (11_000, Fate::Answers(40_000)),
+                (12_000, Fate::Answers(50)),
+                (20_000, Fate::PowersOn),
+            ];
+        })
+        .run();
+    assert_eq!(world.sent.len(), 2, "{:?}", world.steps);
+    assert!(
+        world.proven_at().unwrap() >= world.sent[1].1 + 30_000,
+        "{:?} {:?}",
+        world.sent,
+        world.proven_at()
+    );
+}
+
+#[test]
+fn a_second_session_that_cannot_be_opened_says_nothing_of_a_restart() {
+    let world = World::new(HostSilentBmcOn)
+        .with(|w| w.fates = vec![(0, Fate::NoSecondSession(true)), (6000, Fate::NoSecondSession(false))])
+        .run();
+    assert!(world.proven_at().unwrap() < 20_000, "{:?} {:?}", world.proven_at(), world.steps);
+}
+
+#[test]
 fn a_fence_that_is_no_longer_wanted_ends_before_and_after_the_command() {
     for at in (0..4000).step_by(100) {
         let world = World::new(HostSilentBmcOn)

@@ -43,6 +43,10 @@ pub(super) enum Fate {
     /// The replica's track saw what the fence did not.
     Unsteady,
     ReadsFail(bool),
+    /// Each of its answers takes so many milliseconds from now on.
+    Answers(u64),
+    /// It takes no second log-in, or does again.
+    NoSecondSession(bool),
     Acts(bool),
     /// The bodies speak of another machine, over the same sessions.
     SaysOther,
@@ -276,6 +280,8 @@ impl World {
             Fate::PowersOff => self.bmc.machines[0].set(now, false),
             Fate::Unwanted => self.wanted = false,
             Fate::ReadsFail(fail) => self.bmc.fail_reads = *fail,
+            Fate::Answers(after) => self.bmc.latency_ms = *after,
+            Fate::NoSecondSession(refuses) => self.bmc.no_second_session = *refuses,
             Fate::Acts(acts) => self.bmc.acts = *acts,
             Fate::Says(says) => self.bmc.says = *says,
             Fate::SaysOther => self.bmc.uuid_says = Some(Some(OTHER.to_owned())),
