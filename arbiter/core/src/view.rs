@@ -211,7 +211,7 @@ pub struct LeaseView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FleetView {
-    /// Other members that are Alive and not under goodbye.
+    /// Other members that are Alive or held as `ArbiterBlind`, and not under goodbye.
     pub others_alive: u32,
     /// Of those, how many no reachable replica heard for 3 s, that none of their observers claims to hear or reports.
     pub unexplained: u32,

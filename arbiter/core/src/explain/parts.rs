@@ -188,7 +188,7 @@ pub(super) fn kubelet(view: &View) -> String {
 pub(super) fn fleet(view: &View) -> Vec<String> {
     let fleet = &view.fleet;
     let mut said = vec![format!(
-        "Of {} other members that are Alive, {} are silent without anybody saying why{}, and {} are heard by some only{}.",
+        "Of {} other members that are Alive or held as ArbiterBlind, {} are silent without anybody saying why{}, and {} are heard by some only{}.",
         fleet.others_alive,
         fleet.unexplained,
         if is_blind(fleet) { " (too many, or no quorum)" } else { "" },

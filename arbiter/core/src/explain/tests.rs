@@ -41,7 +41,7 @@ Nothing that it answered since stands: no agent, no ping, no TCP accept, no rese
 Replica 1 read Off 2 times in a row over 500ms (steady, 300ms before).
 Another BMC on its network answers.
 Its kubelet last renewed its Lease 20.00s before, and usually does every 10.00s.
-Of 19 other members that are Alive, 0 are silent without anybody saying why, and 0 are heard by some only.
+Of 19 other members that are Alive or held as ArbiterBlind, 0 are silent without anybody saying why, and 0 are heard by some only.
 Judged again on this record, the verdict is the same.";
     assert_eq!(text, expected);
 }

@@ -104,14 +104,17 @@ fn of_suspect(scene: &Scene<'_>, name: &NodeName, view: &View, verdict: &Verdict
     }
     let outcomes = view.probes.iter().flat_map(|p| &p.outcomes);
     let outcomes = outcomes.chain(view.observers.iter().flat_map(|o| &o.probes));
-    let works = |ago: Span| ago <= silence + PATH_WORKED_WITHIN;
-    if silent && !outcomes.into_iter().any(|o| o.worked_ago.is_some_and(works)) {
+    let works = |ago: &Span| *ago <= silence + PATH_WORKED_WITHIN;
+    // An observer's path that worked is known before anybody was asked, or has said anything.
+    let by_observers = scene.state().observers.of(name).iter().map(|o| scene.pooled.edge(o, name).worked_ago);
+    if silent && !outcomes.map(|o| o.worked_ago).chain(by_observers).flatten().any(|ago| works(&ago)) {
         found.push(FindingKind::ProbeBlind);
     }
     let rules = scene.rules(name);
-    let weak =
-        Quorum::of(view, &rules).topology_weak && *verdict != Verdict::Pending(crate::view::Pending::Heard);
-    if weak {
+    let quorum = Quorum::of(view, &rules);
+    // Where no observer counts at all, the domains are not what is wrong.
+    let weak = quorum.topology_weak && !quorum.eligible.is_empty();
+    if weak && *verdict != Verdict::Pending(crate::view::Pending::Heard) {
         found.push(FindingKind::TopologyWeak);
     }
     found

@@ -13,6 +13,7 @@ use coroner_shared::time::{Mono, Span};
 
 use super::desk::Desk;
 use super::scene::{HEARD, Scene};
+use crate::phase::{HeldReason, Phase};
 use crate::view::FleetView;
 
 /// Members of one domain whose failure dates lie within this are one set.
@@ -38,8 +39,8 @@ pub(super) struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     pub(super) fn count(scene: &Scene<'a>, desks: &BTreeMap<NodeName, Desk>) -> Self {
         let seats = || scene.state().observers.seats();
-        let alive: BTreeSet<&NodeName> =
-            seats().map(|(n, _)| n).filter(|n| scene.counts_as_alive(n)).collect();
+        let counts = |n: &&NodeName| scene.counts_as_alive(n) || is_held_blind(scene, n);
+        let alive: BTreeSet<&NodeName> = seats().map(|(n, _)| n).filter(counts).collect();
         let listed_alive: Vec<&NodeName> =
             scene.listed.iter().copied().filter(|n| alive.contains(*n)).collect();
         let mut met: BTreeMap<&str, BTreeMap<&NodeName, Mono>> = BTreeMap::new();
@@ -119,6 +120,15 @@ impl<'a> Fleet<'a> {
 }
 
 // === helpers ===
+
+/// Held for nothing but that the silence of many is unexplained. It goes on being counted: a hold that took its node out
+/// of the count would end its own reason a moment later, for all of them, while the arbiter hears no more than before.
+fn is_held_blind(scene: &Scene<'_>, name: &NodeName) -> bool {
+    scene.node(name).is_some_and(|n| {
+        let blind = matches!(n.phase, Phase::Held { why: HeldReason::ArbiterBlind, .. });
+        blind && n.member.is_some() && n.goodbye.is_none()
+    })
+}
 
 /// Not heard by any replica for 3 s, and none of its observers claims to hear it or reports it silent.
 fn is_unexplained(scene: &Scene<'_>, name: &NodeName) -> bool {

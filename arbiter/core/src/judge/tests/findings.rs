@@ -1,5 +1,6 @@
 //! What is noticed beside the verdicts, and that it ends by itself.
 
+use coroner_shared::beacon::SelfDoubt;
 use coroner_shared::health::HealthSummary;
 
 use super::super::FindingKind;
@@ -63,6 +64,22 @@ fn without_another_domain_the_topology_is_weak_and_without_a_path_probes_are_bli
     world.hang(4);
     world.run(3000);
     assert_eq!(kinds(&world, 4), []);
+}
+
+#[test]
+fn where_no_observer_may_accuse_neither_topology_nor_paths_are_blamed() {
+    let mut world = World::racks(6, 3);
+    world.run(12_000);
+    for host in &mut world.hosts {
+        (host.mute, host.doubts) = (true, vec![SelfDoubt::NoArbiter]);
+    }
+    world.run(2000);
+    world.hang(5);
+    assert!(world.run_until(5000, |w| w.verdict_on(5).is_some()), "a suspect");
+    for _ in 0..20 {
+        assert_eq!(kinds(&world, 5), []);
+        world.run(200);
+    }
 }
 
 #[test]

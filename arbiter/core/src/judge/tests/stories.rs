@@ -312,12 +312,43 @@ fn a_leader_that_hears_nobody_freezes_and_gives_up_leading() {
 #[test]
 fn while_the_arbiter_is_blind_a_machine_found_off_waits_too() {
     let mut world = calm(30, 3);
+    (world.applies, world.every) = (true, 200);
     world.cut(|from, to| index_of(&to.name) <= 2 && index_of(&from.name) > 2);
     world.run(4000);
     world.power_off(29);
-    nobody_dies(&mut world, 20_000);
+    nobody_dies(&mut world, 12_000);
+    let said = world.commands.len();
+    nobody_dies(&mut world, 18_000);
+    // To be held for it does not end it.
+    let held = |i: usize| matches!(phase(&world, i), Phase::Held { why: HeldReason::ArbiterBlind, .. });
+    assert!((3..30).all(held), "{:?}", (3..30).map(|i| phase(&world, i)).collect::<Vec<_>>());
+    assert_eq!(world.commands.len(), said, "nothing changed, so nothing was told");
+    assert!(world.last.findings.iter().any(|f| f.node().is_none()), "{:?}", world.last.findings);
     world.heal();
-    becomes(&mut world, 29, &FOUND_OFF, 5000);
+    let condemned = |w: &World| matches!(phase(w, 29), Phase::Condemned { .. });
+    assert!(world.run_until(5000, condemned), "{:?}", phase(&world, 29));
+    // A hold lasts 5 s at least.
+    world.run(7000);
+    assert!((3..29).all(|i| *phase(&world, i) == Phase::Alive));
+}
+
+#[test]
+fn one_whom_only_its_observers_hear_is_no_suspect() {
+    let mut world = calm(20, 5);
+    world.applies = true;
+    world.cut(|from, to| is(from, 19) && index_of(&to.name) <= 2);
+    let unsuspected = |world: &mut World, ms: u64| {
+        assert!(!world.run_until(ms, |w| !w.last.judged.is_empty()), "{:?}", world.last.judged);
+    };
+    unsuspected(&mut world, 15_000);
+    // Nor where no replica remembers anything, or another one leads.
+    (0..3).for_each(|r| world.forget(r));
+    unsuspected(&mut world, 6000);
+    world.new_leader();
+    unsuspected(&mut world, 6000);
+    assert_eq!((world.asked, world.commands.len()), (0, 0));
+    world.power_off(19);
+    becomes(&mut world, 19, &FOUND_OFF, 4000);
 }
 
 #[test]
