@@ -18,7 +18,7 @@ pub(super) const ALL: &[Story] = &[
     },
     Story {
         name: "a_conflict_from_a_machine_that_is_off_is_no_failure",
-        thread: "apache/cloudstack#13377",
+        thread: "apache/cloudstack#13377; goldyfruit/ansible-ilo#1",
         lesson: "409 to a power-off of a machine already off left hosts in Fencing for ever.",
         play: a_conflict_from_a_machine_that_is_off_is_no_failure,
     },

@@ -245,7 +245,7 @@ fn a_second_death_in_the_middle_of_the_first_is_not_lost() -> Told {
     play.sim.freeze("n5");
     play.until(20, "the first is being fenced", |sim| is(sim, 5, "Fencing"))?;
     play.sim.freeze("n6");
-    play.until(120, "both are released", |sim| released(sim, 5) && released(sim, 6))?;
+    play.until(40, "both are released", |sim| released(sim, 5) && released(sim, 6))?;
     play.check(offs(&play.sim, Some(6)) == 1, "the second was not turned off once")?;
     play.end()
 }

@@ -47,7 +47,7 @@ pub(super) const ALL: &[Story] = &[
     },
     Story {
         name: "a_taint_is_not_taken_away_while_old_pods_are_left",
-        thread: "kubernetes/kubernetes#65392, #142331",
+        thread: "kubernetes/kubernetes#65392, #142331; medik8s/fence-agents-remediation#110",
         lesson: "The taint went while objects of the old life were still there.",
         play: a_taint_is_not_taken_away_while_old_pods_are_left,
     },
