@@ -64,6 +64,7 @@ tests! {
     a_host_that_flapped_comes_back_by_itself
     one_peer_alone_decides_nothing
     two_that_vouch_for_each_other_are_both_fenced
+    three_of_seven_that_vouch_for_each_other_are_held_by_name
     an_isolated_host_with_a_dead_bmc_is_never_assumed_off
     a_control_plane_node_is_judged_by_the_same_evidence
     slow_is_not_dead

@@ -22,6 +22,12 @@ pub(super) const ALL: &[Story] = &[
         play: two_that_vouch_for_each_other_are_both_fenced,
     },
     Story {
+        name: "three_of_seven_that_vouch_for_each_other_are_held_by_name",
+        thread: "medik8s/self-node-remediation#354",
+        lesson: "The same with a part so large that those who are left are too few to say that it is dead.",
+        play: three_of_seven_that_vouch_for_each_other_are_held_by_name,
+    },
+    Story {
         name: "an_isolated_host_with_a_dead_bmc_is_never_assumed_off",
         thread: "medik8s/self-node-remediation#258",
         lesson: "A node that nobody had turned off counted as rebooted after a while.",
@@ -94,12 +100,29 @@ fn one_peer_alone_decides_nothing() -> Told {
 }
 
 fn two_that_vouch_for_each_other_are_both_fenced() -> Told {
-    let mut play = Play::of(Site::plain(354, 7, 0));
-    play.begin(Trouble::Cut { cut: isolation(&[5, 6]), span: Span::from_secs(240) });
-    play.until(200, "both were turned off before their workloads went on", |sim| {
-        released(sim, 5) && released(sim, 6) && offs(sim, Some(5)) > 0 && offs(sim, Some(6)) > 0
+    for (nodes, cut) in [(7, [5, 6]), (5, [3, 4])] {
+        let mut play = Play::of(Site::plain(354 + nodes as u64, nodes, 0));
+        play.begin(Trouble::Cut { cut: isolation(&cut), span: Span::from_secs(240) });
+        play.until(200, "both were turned off before their workloads went on", |sim| {
+            cut.iter().all(|node| released(sim, *node) && offs(sim, Some(*node)) > 0)
+        })?;
+        play.check(!others_touched(&play.sim, &cut), "somebody on the other side is touched")?;
+        play.end()?;
+    }
+    Ok(())
+}
+
+fn three_of_seven_that_vouch_for_each_other_are_held_by_name() -> Told {
+    // Four observers are left of the six of each, and five must be silent.
+    let cut = [4, 5, 6];
+    let mut play = Play::of(Site::plain(3540, 7, 0));
+    play.begin(Trouble::Cut { cut: isolation(&cut), span: Span::from_secs(120) });
+    play.until(40, "all three are held", |sim| cut.iter().all(|node| held(sim, *node, "TooFewObservers")))?;
+    play.never(70, "a power command or a release", |sim| {
+        offs(sim, None) > 0 || cut.iter().any(|node| released(sim, *node))
     })?;
-    play.check(!others_touched(&play.sim, &[5, 6]), "somebody on the other side is touched")?;
+    play.check(!others_touched(&play.sim, &cut), "somebody on the other side is touched")?;
+    play.until(60, "they come back by themselves", calm)?;
     play.end()
 }
 
