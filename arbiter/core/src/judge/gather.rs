@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Scene, desks --> Ask each second: up to 3 probers that are not observers, and every observer that does not call it
-//!                    silent; 8 more half a second before an E2 deadline
+//!                    silent; 8 more half a second before an E2 deadline; of who is being fenced those who claim to
+//!                    hear it
 //!                --> Wanted: BMCs to read every 500 ms
 //! ```
 //!
@@ -49,18 +50,53 @@ pub(super) fn asks(scene: &Scene<'_>, desks: &mut BTreeMap<NodeName, Desk>, numb
         // Just before the deadline the additional ones are asked at once, not with the next round.
         let fresh: Vec<NodeName> =
             probers.iter().filter(|p| due || (more && !desk.asks.contains_key(*p))).cloned().collect();
-        if due {
-            desk.round = Some(scene.now);
-        }
-        for prober in fresh {
-            *number += 1;
-            if let Some(ask) = question(scene, &name, *number) {
-                desk.asks(scene.now, &prober, *number);
-                asks.push(Ask { prober, ask });
-            }
+        ask(scene, desk, &name, fresh, due, number, &mut asks);
+    }
+    for name in claimed(scene, desks).into_iter().take(SUSPECTS_ASKED) {
+        let Some(desk) = desks.get_mut(&name) else { continue };
+        if desk.round.is_none_or(|at| scene.now.since(at) >= ROUND) {
+            let claims = scene.claimants(&name).filter(|o| scene.pooled.heard_within(o, HEARD));
+            ask(scene, desk, &name, claims.cloned().collect(), true, number, &mut asks);
         }
     }
     asks
+}
+
+fn ask(
+    scene: &Scene<'_>,
+    desk: &mut Desk,
+    name: &NodeName,
+    probers: Vec<NodeName>,
+    due: bool,
+    number: &mut u64,
+    asks: &mut Vec<Ask>,
+) {
+    if due {
+        desk.round = Some(scene.now);
+    }
+    for prober in probers {
+        *number += 1;
+        if let Some(ask) = question(scene, name, *number) {
+            desk.asks(scene.now, &prober, *number);
+            asks.push(Ask { prober, ask });
+        }
+    }
+}
+
+/// Those who are being fenced and of whom an observer says that it hears them, while no replica has a proof of it. A claim
+/// is not signed and stops nothing; the beacon that the observer brings when it is asked forbids the next command.
+fn claimed(scene: &Scene<'_>, desks: &BTreeMap<NodeName, Desk>) -> Vec<NodeName> {
+    let fenced = |name: &NodeName| {
+        scene.node(name).is_some_and(|n| match n.phase {
+            Phase::Condemned { .. }
+            | Phase::Fencing { .. }
+            | Phase::ProvenOff { .. }
+            | Phase::Releasing { .. } => true,
+            Phase::Alive | Phase::Held { .. } | Phase::Released { .. } | Phase::Returning { .. } => false,
+        })
+    };
+    let unproven = |name: &NodeName| !scene.pooled.lives_within(name, ROUND) && scene.is_claimed(name);
+    desks.keys().filter(|name| fenced(name) && unproven(name)).cloned().collect()
 }
 
 /// The BMCs to read: of every suspect, the oldest failures first.

@@ -106,8 +106,13 @@ impl<'a> Scene<'a> {
 
     /// Whether an observer claims that it hears it, or did within 3 s.
     pub(super) fn is_claimed(&self, name: &NodeName) -> bool {
-        let claims = |observer: &NodeName| self.pooled.edge(observer, name).hears_ago;
-        self.state().observers.of(name).iter().filter_map(claims).any(|ago| ago <= HEARD)
+        self.claimants(name).next().is_some()
+    }
+
+    /// Observers that claim so.
+    pub(super) fn claimants(&self, name: &NodeName) -> impl Iterator<Item = &'a NodeName> {
+        let claims = |o: &&NodeName| self.pooled.edge(o, name).hears_ago.is_some_and(|ago| ago <= HEARD);
+        self.state().observers.of(name).iter().filter(claims)
     }
 
     fn live_observers(&self, name: &NodeName) -> usize {

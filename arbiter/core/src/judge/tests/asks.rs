@@ -1,6 +1,9 @@
 //! Whom the desk asks, and what it reads.
 
+use coroner_shared::time::{Mono, Span};
+
 use super::world::{World, index_of, name};
+use crate::phase::Phase;
 
 fn asked_of(world: &World, subject: usize) -> Vec<usize> {
     let uid = &world.hosts[subject].uid;
@@ -131,4 +134,31 @@ fn a_held_node_is_asked_about_less_often_after_a_minute() {
     world.run(20_000);
     let rounds = (world.asked - before) / 5;
     assert!((3..=5).contains(&rounds), "{rounds} rounds in 20 s");
+}
+
+/// Seed 9187 of the swarm: a machine that was heard again by an observer, and by no replica over a network that lost most
+/// packets, was sent another ForceOff. An observer says that it hears, unsigned, and brings the beacon when it is asked.
+#[test]
+fn whoever_claims_to_hear_one_that_is_being_fenced_is_asked_for_its_beacon() {
+    let mut world = World::racks(20, 5);
+    world.applies = true;
+    world.run(12_000);
+    world.hang(19);
+    let condemned = |w: &World| matches!(w.state.nodes[&name(19)].phase, Phase::Condemned { .. });
+    assert!(world.run_until(15_000, condemned));
+    world.run(10_000);
+    assert_eq!(asked_of(&world, 19), [] as [usize; 0], "nobody claims anything");
+    // It goes on; the replicas do not hear it, nor their hosts. A command was sent, so that to be heard averts nothing.
+    world.applies = false;
+    world.cut(|from, to| index_of(&from.name) == 19 && index_of(&to.name) <= 2);
+    world.start(19, None);
+    world.run(2500);
+    let lives = |w: &World| {
+        let at = Mono::from_ms(w.now);
+        w.pool.at(at, &w.state).lives_within(&name(19), Span::from_ms(1500))
+    };
+    for _ in 0..40 {
+        world.run(250);
+        assert!(lives(&world), "at {}", world.now);
+    }
 }
