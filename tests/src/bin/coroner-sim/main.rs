@@ -31,9 +31,10 @@ struct Args {
     /// How many seeds.
     #[arg(long, default_value_t = 2_000)]
     seeds: u64,
-    /// The first of them.
-    #[arg(long, default_value_t = 1)]
-    from: u64,
+    /// The first of them: 1 unless said otherwise; with `--nightly` a million for each day since 1970, so that each night
+    /// plays seeds of its own.
+    #[arg(long)]
+    from: Option<u64>,
     /// Play this one alone, and print its story.
     #[arg(long)]
     seed: Option<u64>,
@@ -132,7 +133,11 @@ fn one(seed: u64) -> ExitCode {
 #[expect(clippy::disallowed_methods, reason = "how long the seeds took; nothing in a seed looks at it")]
 fn many(args: &Args) -> Results {
     let began = Instant::now();
-    let next = AtomicU64::new(args.from);
+    let first = args.from.unwrap_or_else(|| if args.nightly.is_some() { tonight() } else { 1 });
+    if args.nightly.is_some() {
+        eprintln!("seeds from {first} on");
+    }
+    let next = AtomicU64::new(first);
     let over = AtomicBool::new(false);
     let (send, receive) = mpsc::channel::<Outcome>();
     let mut results = Results::default();
@@ -144,7 +149,7 @@ fn many(args: &Args) -> Results {
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    let last = args.nightly.is_none() && seed >= args.from + args.seeds;
+                    let last = args.nightly.is_none() && seed >= first + args.seeds;
                     if last || over.load(Ordering::Relaxed) {
                         return;
                     }
@@ -184,6 +189,13 @@ fn many(args: &Args) -> Results {
     results.missing = coverage.missing().into_iter().map(str::to_owned).collect();
     results.coverage = coverage.counts().clone();
     results
+}
+
+/// The first seed of a night: a million for each day.
+#[expect(clippy::disallowed_methods, reason = "which night it is; what a seed plays does not depend on it")]
+fn tonight() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() / 86_400 * 1_000_000
 }
 
 fn progress(seeds: u64, node_ms: u64, took: Duration, coverage: &Coverage) -> String {

@@ -14,7 +14,7 @@ use super::Args;
 pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
     // A broken rule may break what the cores rely on: that is counted, and no story of its own.
     std::panic::set_hook(Box::new(|_| {}));
-    let (first, seeds) = (args.from, args.seeds);
+    let (first, seeds) = (args.from.unwrap_or(1), args.seeds);
     let (kills, stories, classes) = (args.kills, !args.no_stories, args.class.clone());
     let limits = Limits { classes, first, seeds, kills, stories };
     let named = |m: &Mutant| args.only.is_empty() || args.only.iter().any(|text| m.name().contains(text));
