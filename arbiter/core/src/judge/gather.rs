@@ -32,6 +32,10 @@ const ROUND: Span = Span::from_secs(1);
 /// The same for a node that has been held for [`LONG`].
 const ROUND_HELD: Span = Span::from_secs(5);
 const LONG: Span = Span::from_secs(60);
+/// A claim is asked for its beacon if it is so much younger than any proof. Who has just lost power is claimed for up to S
+/// more, and its last beacon to a replica may be three beats older than that to an observer; and yet it has to be asked
+/// before the last proof is too old to forbid a command (3 s), with claims told once a second.
+const CLAIM_BEYOND: Span = Span::from_ms(1750);
 /// Suspects asked about at a time. The pace lets one decision through per second, so more would wait anyway; the oldest
 /// failures come first.
 const SUSPECTS_ASKED: usize = 64;
@@ -95,7 +99,10 @@ fn claimed(scene: &Scene<'_>, desks: &BTreeMap<NodeName, Desk>) -> Vec<NodeName>
             Phase::Alive | Phase::Held { .. } | Phase::Released { .. } | Phase::Returning { .. } => false,
         })
     };
-    let unproven = |name: &NodeName| !scene.pooled.lives_within(name, ROUND) && scene.is_claimed(name);
+    let unproven = |name: &NodeName| {
+        let proof = scene.pooled.newest_of_any(name).map_or(Span::MAX, |held| held.clock_ago);
+        scene.claimed_ago(name).is_some_and(|ago| ago <= HEARD && ago + CLAIM_BEYOND <= proof)
+    };
     desks.keys().filter(|name| fenced(name) && unproven(name)).cloned().collect()
 }
 

@@ -106,7 +106,12 @@ impl<'a> Scene<'a> {
 
     /// Whether an observer claims that it hears it, or did within 3 s.
     pub(super) fn is_claimed(&self, name: &NodeName) -> bool {
-        self.claimants(name).next().is_some()
+        self.claimed_ago(name).is_some_and(|ago| ago <= HEARD)
+    }
+
+    /// How long ago an observer last claimed so.
+    pub(super) fn claimed_ago(&self, name: &NodeName) -> Option<Span> {
+        self.state().observers.of(name).iter().filter_map(|o| self.pooled.edge(o, name).hears_ago).min()
     }
 
     /// Observers that claim so.

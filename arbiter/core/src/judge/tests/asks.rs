@@ -155,7 +155,7 @@ fn whoever_claims_to_hear_one_that_is_being_fenced_is_asked_for_its_beacon() {
     world.run(2500);
     let lives = |w: &World| {
         let at = Mono::from_ms(w.now);
-        w.pool.at(at, &w.state).lives_within(&name(19), Span::from_ms(1500))
+        w.pool.at(at, &w.state).lives_within(&name(19), Span::from_secs(3))
     };
     for _ in 0..40 {
         world.run(250);
