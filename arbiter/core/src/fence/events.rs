@@ -35,7 +35,9 @@ impl Fence {
             (FenceEvent::Power(read), Asked::Read(over)) => self.power_read(now, over, read),
             (FenceEvent::Opened(opened), Asked::Open) => match opened {
                 Ok(()) => self.ending = Ending::Open { matched: None },
-                Err(why) => self.not_opened(now, why),
+                // There is no room for a second session, or no way to it. That says nothing of a restart, which the next
+                // reading over the first one shows: the track stays steady, so nobody would say so again.
+                Err(why) => self.try_again(now, why),
             },
             (FenceEvent::Committed(outcome), Asked::Commit(what)) => self.committed(now, what, outcome),
             (FenceEvent::Answered(answer), Asked::Send) => self.answered(now, answer),
@@ -340,12 +342,7 @@ impl Fence {
         self.try_again(now, why);
     }
 
-    /// There is no room for a second session, or no way to it. That says nothing of a restart, which the next reading
-    /// over the first one shows: the track stays steady, so nobody would ever say again that the BMC is.
-    fn not_opened(&mut self, now: Mono, why: String) {
-        self.try_again(now, why);
-    }
-
+    /// Begins anew with identity, after the back-off.
     fn try_again(&mut self, now: Mono, why: String) {
         self.lose_session();
         self.off_since = None;

@@ -68,7 +68,7 @@ pub(super) fn model(args: &Args) -> Result<ExitCode> {
         plays.retain(|play| args.class.iter().any(|class| play.name.contains(class.as_str())));
         anyhow::ensure!(
             !plays.is_empty(),
-            "--class {:?}: no row of the model has a name like \"death Power Leader 12\", \"fault RackCut 20\" or \
+            "--class {:?}: no row of the model has a name like \"death Power Leader Nobody 12 3\", \"fault RackCut 20\" or \
              \"many Hang 100\" with that in it",
             args.class
         );

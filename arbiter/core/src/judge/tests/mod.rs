@@ -2,6 +2,7 @@
 
 mod asks;
 mod findings;
+mod leaders;
 mod leases;
 mod signs;
 mod stories;
