@@ -6,7 +6,7 @@ use coroner_shared::time::{Mono, Span};
 
 use crate::apply::return_waits_for;
 use crate::permit;
-use crate::phase::{Brake, HeldReason, Phase};
+use crate::phase::{Attempt, Brake, HeldReason, Intent, Phase};
 use crate::policy::LifeTimings;
 use crate::state::{Incident, Member, Node, State};
 use crate::words;
@@ -55,9 +55,9 @@ pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mon
             let text = "it is condemned, and its fence has not begun. See `coroner explain`.".to_owned();
             page("CondemnedWaits", text, since + timings.stalled);
         }
-        Phase::Fencing { intent, .. } => {
-            if let Some(why) = &intent.stalled {
-                let advice = words::bmc_advice(why, words::STALLED_ADVICE);
+        Phase::Fencing { intent, attempt, .. } => {
+            if let Some(why) = without_progress(intent, attempt.as_ref(), timings.stalled) {
+                let advice = words::bmc_advice(&why, words::STALLED_ADVICE);
                 let text = format!("its fence makes no progress: {why}. {advice}");
                 page("Stalled", text, since);
             }
@@ -85,6 +85,13 @@ pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mon
         Phase::Returning { .. } => returning(state, name, incident, since, &timings, &mut page),
     }
     pages
+}
+
+/// Why a fence makes no progress, if so. A further attempt takes the slot of a stalled fence again while it is under
+/// way, and is no progress: without this, each retry would end the page and give it anew ten seconds later.
+fn without_progress(intent: &Intent, attempt: Option<&Attempt>, stalled: Span) -> Option<String> {
+    let retry = attempt.filter(|a| a.at >= intent.progress + stalled);
+    intent.stalled.clone().or_else(|| retry.map(|a| format!("attempt {} is under way", a.number)))
 }
 
 /// Holds that wait for a person are paged at once, those that may pass after a minute.

@@ -81,6 +81,34 @@ fn a_page_is_given_once_while_its_condition_stands() {
 }
 
 #[test]
+fn a_stalled_fence_that_tries_again_is_not_paged_anew() {
+    let mut w = World::new(5);
+    w.attempted(1);
+    w.wait(secs(180));
+    assert_eq!(pages(&w, 1), ["Stalled".to_owned()].into());
+    w.done(Command::Paged { node: name(1), reason: "Stalled".to_owned() });
+    for number in 2..=5 {
+        w.done(w.attempt(1, number, true));
+        let standing = crate::pages::standing(&w.state, &name(1), w.node(1));
+        assert!(standing.iter().any(|p| p.text.contains(&format!("attempt {number} is under way"))));
+        for _ in 0..6 {
+            w.wait(secs(10));
+            assert_eq!(pages(&w, 1), BTreeSet::new(), "told once, attempt {number}");
+        }
+    }
+    // Proven, and then read On: that is another fence, whose first command is progress.
+    w.done(w.answered(1, 5, coroner_shared::bmc::CommandAnswer::Accepted));
+    w.done(w.proven(1, 5, crate::apply::tests::world::offs(1, secs(60), None)));
+    assert!(w.node(1).paged.is_empty());
+    w.done(Command::LastReadOn { node: name(1), incident: w.incident_id(1) });
+    w.done(w.attempt(1, 6, true));
+    w.wait(secs(179));
+    assert_eq!(pages(&w, 1), BTreeSet::new());
+    w.wait(secs(1));
+    assert_eq!(pages(&w, 1), ["Stalled".to_owned()].into());
+}
+
+#[test]
 fn whatever_says_that_the_machine_is_another_one_is_paged_and_never_pins_anew() {
     let refused = |hash: &str| Command::BindingVerified {
         node: name(1),
