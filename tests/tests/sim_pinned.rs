@@ -152,3 +152,27 @@ fn leaders_of_a_site_that_starts_do_not_give_way_to_whom_knows_less() {
     let leaders = sim.story().matches("leads in term").count();
     assert!((1..=2).contains(&leaders), "{leaders} led: {}", sim.story());
 }
+
+/// Seed 12131: each further attempt of a stalled fence ended its page, which was given anew ten seconds later: eleven times
+/// in half an hour about one machine. Here the BMC accepts every command and does nothing.
+#[test]
+fn a_stalled_fence_that_tries_again_and_again_is_told_once() {
+    let mut sim = Sim::new(Site::plain(12131, 5, 0));
+    sim.warm_up();
+    sim.ignores_commands("n4", true);
+    sim.freeze("n4");
+    let before = sim.pages();
+    sim.run_for(Span::from_mins(30));
+    let attempts = sim.ledger().len();
+    assert!(attempts >= 4, "it never gives up: {attempts} commands");
+    assert_eq!(
+        (sim.pages_about("n4").concat(), sim.pages() - before),
+        ("Stalled".to_owned(), 1),
+        "{}",
+        sim.story()
+    );
+    // The machine is another matter once its BMC obeys.
+    sim.ignores_commands("n4", false);
+    assert!(sim.run_until(Span::from_mins(15), |sim| sim.phase("n4") == "Released"), "{}", sim.story());
+    assert!(sim.violations().is_empty(), "{:?}", sim.violations());
+}
