@@ -90,7 +90,7 @@ pub use self::coverage::{Coverage, MUST};
 pub(crate) use self::life::By;
 pub use self::machine::Condition;
 pub use self::site::Site;
-pub use self::swarm::{Outcome, Plays, draws_one_of, run_seed, tell_seed};
+pub use self::swarm::{Outcome, Plays, draws_one_of, names_a_class, run_seed, tell_seed};
 pub use self::truth::Violation;
 
 use self::task::{TaskId, Work};

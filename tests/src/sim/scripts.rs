@@ -62,7 +62,6 @@ const SELDOM: [(&str, Script); 3] = [
 ];
 
 /// Names of all scripts.
-#[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     SCRIPTS.iter().chain(&SELDOM).map(|(name, _)| *name)
 }

@@ -80,6 +80,12 @@ pub fn draws_one_of(seed: u64, texts: &[String]) -> bool {
     has(&plan) || plan.second.as_deref().is_some_and(has)
 }
 
+/// Whether any class or script has a name that contains this text: else no seed draws one.
+#[must_use]
+pub fn names_a_class(text: &str) -> bool {
+    classes::names().chain(scripts::names()).any(|name| name.contains(text))
+}
+
 /// Plays a seed.
 #[must_use]
 pub fn run_seed(seed: u64) -> Outcome {

@@ -1,79 +1,29 @@
 //! Plays seeds of the simulator: many of them and counts, or one of them aloud. `hack/sim` builds and calls it.
 
+mod args;
 mod model;
 #[cfg(coroner_mutants)]
 mod mutants;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Parser;
-use coroner_tests::sim::{Coverage, MUST, Outcome, Plays, draws_one_of, run_seed, tell_seed};
+use coroner_tests::sim::{Coverage, MUST, Outcome, Plays, Violation, draws_one_of, run_seed, tell_seed};
 use serde::Serialize;
 
+use self::args::Args;
 #[cfg(coroner_mutants)]
 use self::mutants::hunt;
 
 /// Half of what the cores do between two events is to take and to give back small pieces of memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Plays seeds of the simulator against the shipped cores.
-#[derive(Parser)]
-#[command(name = "hack/sim")]
-struct Args {
-    /// How many seeds.
-    #[arg(long, default_value_t = 2_000)]
-    seeds: u64,
-    /// The first of them: 1 unless said otherwise; with `--nightly` a million for each day since 1970, so that each night
-    /// plays seeds of its own.
-    #[arg(long)]
-    from: Option<u64>,
-    /// Play this one alone, and print its story.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Play as many as fit into this time (`90s`, `30m`, `8h`); void if it misses anything that a nightly run must reach.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    nightly: Option<Duration>,
-    /// Plant one bug after the other, and play stories and seeds with each until enough seeds have found it, at most so
-    /// many as `--seeds` says.
-    #[arg(long)]
-    mutants: bool,
-    /// With `--mutants`: only those whose names contain one of these.
-    #[arg(long, value_name = "TEXT")]
-    only: Vec<String>,
-    /// Of those seeds only the ones that draw a class or script whose name contains one of these; with `--model` only rows
-    /// whose name does (`death Power Leader Nobody 12 3`, `fault RackCut 20`, `many Hang 100`).
-    #[arg(long, value_name = "TEXT")]
-    class: Vec<String>,
-    /// With `--mutants`: seeds that must find a bug before the next one's turn.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    kills: u64,
-    /// With `--mutants`: seeds alone.
-    #[arg(long)]
-    no_stories: bool,
-    /// Play the decision rule by itself instead: deaths and faults of the network, in tables.
-    #[arg(long)]
-    model: bool,
-    /// With `--model`: how often each.
-    #[arg(long, default_value_t = 40)]
-    trials: u64,
-    /// With `--model`: sites of 1,000 machines as well, in 23 rows; one death of it took three minutes of processor time.
-    #[arg(long)]
-    large: bool,
-    /// Threads; one seed is one thread.
-    #[arg(long, default_value_t = 2)]
-    jobs: u64,
-    /// Write what was found to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// What `--json` writes.
 #[derive(Default, Serialize)]
@@ -91,13 +41,33 @@ struct Results {
 struct Violated {
     seed: u64,
     invariant: String,
+    /// Since the seed's beginning.
+    at_ms: u64,
     what: String,
 }
 
+impl Violated {
+    fn of(seed: u64, violation: Violation) -> Self {
+        let Violation { invariant, at, what } = violation;
+        Self { seed, invariant, at_ms: at, what }
+    }
+}
+
+/// What `--json` writes of one seed.
+#[derive(Serialize)]
+struct One {
+    seed: u64,
+    /// The same in every run of the seed.
+    hash: String,
+    nodes: usize,
+    simulated_ms: u64,
+    violations: Vec<Violated>,
+}
+
 fn main() -> Result<ExitCode> {
-    let args = Args::parse();
+    let args = Args::of_this_call();
     if let Some(seed) = args.seed {
-        return Ok(one(seed));
+        return one(seed, args.json.as_deref());
     }
     if args.mutants {
         return hunt(&args);
@@ -107,9 +77,15 @@ fn main() -> Result<ExitCode> {
     }
     let results = many(&args);
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&results)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))?;
+        write(path, &results)?;
     }
+    let wanted = args.nightly.is_some() || args.seeds > 0;
+    anyhow::ensure!(
+        results.seeds > 0 || !wanted,
+        "--class {:?}: none of these seeds draws a class or script of such a name, so that nothing was played; give it more \
+         seeds",
+        args.class
+    );
     let void = args.nightly.is_some() && !results.missing.is_empty();
     if void {
         println!("void: never reached {}", results.missing.join(", "));
@@ -117,18 +93,29 @@ fn main() -> Result<ExitCode> {
     Ok(if results.violations.is_empty() && !void { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+fn write(path: &Path, what: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(what)?;
+    std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))
+}
+
 #[cfg(not(coroner_mutants))]
 fn hunt(_: &Args) -> Result<ExitCode> {
     anyhow::bail!("bugs can only be planted in a build of their own: `hack/sim --mutants` makes one")
 }
 
-fn one(seed: u64) -> ExitCode {
+fn one(seed: u64, json: Option<&Path>) -> Result<ExitCode> {
     let outcome = tell_seed(seed);
     println!("hash {} after {} simulated", outcome.hash, outcome.simulated);
     for violation in &outcome.violations {
         println!("VIOLATION of {} at {} ms: {}", violation.invariant, violation.at, violation.what);
     }
-    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let good = outcome.violations.is_empty();
+    if let Some(path) = json {
+        let Outcome { hash, nodes, simulated, violations, .. } = outcome;
+        let violations = violations.into_iter().map(|violation| Violated::of(seed, violation)).collect();
+        write(path, &One { seed, hash, nodes, simulated_ms: simulated.as_ms(), violations })?;
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long the seeds took; nothing in a seed looks at it")]
@@ -145,7 +132,7 @@ fn many(args: &Args) -> Results {
     let mut coverage = Coverage::default();
     let mut node_ms = 0_u64;
     std::thread::scope(|scope| {
-        for _ in 0..args.jobs.max(1) {
+        for _ in 0..args.jobs {
             let (send, next, over) = (send.clone(), &next, &over);
             scope.spawn(move || {
                 loop {
@@ -169,8 +156,7 @@ fn many(args: &Args) -> Results {
             for violation in outcome.violations {
                 println!("seed {}: {}: {}", outcome.seed, violation.invariant, violation.what);
                 println!("    replay: {}", Plays(outcome.seed));
-                let (invariant, what) = (violation.invariant, violation.what);
-                results.violations.push(Violated { seed: outcome.seed, invariant, what });
+                results.violations.push(Violated::of(outcome.seed, violation));
             }
             if args.nightly.is_some_and(|limit| began.elapsed() >= limit) {
                 over.store(true, Ordering::Relaxed);
@@ -217,18 +203,4 @@ fn node_years(node_ms: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 fn per_second(seeds: u64, took: Duration) -> f64 {
     seeds as f64 / took.as_secs_f64().max(0.001)
-}
-
-/// A number and its unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let right = || format!("{text:?} is no time; write it as 90s, 30m or 8h");
-    let unit = text.chars().last().ok_or_else(right)?;
-    let number: u64 = text.strip_suffix(unit).and_then(|n| n.parse().ok()).ok_or_else(right)?;
-    let seconds = match unit {
-        's' => number,
-        'm' => number * 60,
-        'h' => number * 3600,
-        _ => return Err(right()),
-    };
-    Ok(Duration::from_secs(seconds))
 }

@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use coroner_shared::mutant::Mutant;
 use coroner_tests::sim::mutants::{self, Fate, HEADS, Limits, Plain};
 
-use super::Args;
+use serde::Serialize;
+
+use super::{Args, write};
 
 /// Hunts all that are asked for; fails if one is found by nothing.
 pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
@@ -17,14 +19,17 @@ pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
     let (first, seeds) = (args.from.unwrap_or(1), args.seeds);
     let (kills, stories, classes) = (args.kills, !args.no_stories, args.class.clone());
     let limits = Limits { classes, first, seeds, kills, stories };
+    for text in &args.only {
+        let known = Mutant::ALL.iter().any(|mutant| mutant.name().contains(text.as_str()));
+        anyhow::ensure!(known, "--only {text:?}: no planted bug has a name with that in it");
+    }
     let named = |m: &Mutant| args.only.is_empty() || args.only.iter().any(|text| m.name().contains(text));
     let wanted = Mutant::ALL.iter().copied().filter(named).collect::<VecDeque<_>>();
-    anyhow::ensure!(!wanted.is_empty(), "no planted bug is called like {:?}", args.only);
     let (left, plain) = (Mutex::new(wanted), Plain::default());
     let (send, receive) = mpsc::channel::<Fate>();
     let mut fates: Vec<Fate> = Vec::new();
     std::thread::scope(|scope| -> Result<()> {
-        for _ in 0..args.jobs.max(1) {
+        for _ in 0..args.jobs {
             let (send, left, plain, limits) = (send.clone(), &left, &plain, &limits);
             scope.spawn(move || {
                 loop {
@@ -41,7 +46,7 @@ pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
             eprintln!("{}", said(&fate));
             fates.push(fate);
             // What is known is kept, should the rest take too long.
-            write(args, &fates)?;
+            keep(args, &fates)?;
         }
         Ok(())
     })?;
@@ -73,8 +78,16 @@ fn said(fate: &Fate) -> String {
     )
 }
 
-fn write(args: &Args, fates: &[Fate]) -> Result<()> {
+/// A fate, and whether anything found the bug: what a reader would have to work out from the rest.
+#[derive(Serialize)]
+struct Ended<'a> {
+    killed: bool,
+    #[serde(flatten)]
+    fate: &'a Fate,
+}
+
+fn keep(args: &Args, fates: &[Fate]) -> Result<()> {
     let Some(path) = &args.json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&serde_json::json!({ "mutants": fates }))?;
-    std::fs::write(path, text + "\n").with_context(|| format!("write {}", path.display()))
+    let ended: Vec<Ended<'_>> = fates.iter().map(|fate| Ended { killed: fate.is_killed(), fate }).collect();
+    write(path, &serde_json::json!({ "mutants": ended }))
 }

@@ -21,7 +21,6 @@ const ELECTS: Span = Span::from_secs(10);
 const UNSTEADY: Span = Span::from_secs(30);
 
 /// Parts of `lone death`, and itself.
-#[cfg(test)]
 pub(super) const NAMES: [&str; 4] = [
     "lone death",
     "replayed beacons",

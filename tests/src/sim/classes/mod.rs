@@ -149,7 +149,6 @@ const LATER: [Class; 21] = [
 ];
 
 /// Names of all classes, also of those that stand beside the tables.
-#[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     let drawn = CLASSES.iter().chain(&LATER).map(|(name, _, _)| *name);
     drawn.chain(lone::NAMES)
