@@ -86,6 +86,12 @@ tests! {
     a_cable_swapped_in_the_middle_turns_nobody_else_off
     the_second_system_of_a_chassis_is_not_touched
     a_person_who_was_wrong_is_found_out_and_the_node_comes_back_as_it_was
+    bmcs_that_changed_places_turn_nobody_off
+    a_word_that_is_neither_on_nor_off_proves_nothing
+    a_bmc_without_one_uuid_of_its_own_is_shown_and_never_used
+    a_uuid_that_goes_before_it_is_needed_sends_nothing
+    a_member_that_cannot_be_read_while_off_is_noted_and_the_pinned_one_decides
+    an_off_that_is_refused_is_tried_again_and_named
     off_already_is_released_at_once
     a_machine_that_ignores_commands_is_tried_on_and_shown
     a_dead_bmc_needs_a_person_and_then_seconds
@@ -98,6 +104,7 @@ tests! {
     a_stalled_api_server_is_not_the_death_of_nodes
     an_arbiter_cut_from_the_workers_freezes
     ready_false_for_long_is_no_death
+    a_kubelet_that_is_gone_for_long_is_no_death
     a_kubelet_that_renews_is_alive
     a_kernel_that_answers_is_held_for_a_person
     heard_by_one_that_tells_only_a_follower_is_heard
@@ -107,6 +114,9 @@ tests! {
     many_that_fall_silent_at_once_are_a_storm
     old_beacons_sent_again_keep_nobody_alive
     a_planned_reboot_is_not_a_death
+    a_boot_after_a_fence_is_waited_for
+    a_shutdown_that_was_announced_is_no_death_until_it_has_lasted
+    a_host_that_hangs_after_its_goodbye_is_fenced_when_that_has_lapsed
     restarted_agents_and_replicas_harm_nobody
     nodes_long_dead_are_not_fenced_when_enforce_begins
     a_crash_dump_is_not_cut_short_without_being_asked
@@ -141,6 +151,7 @@ tests! {
     a_power_on_that_comes_to_nothing_is_shown
     a_power_cycle_is_no_proof
     replicas_restarted_in_any_state_forget_nothing
+    a_policy_is_edited_in_any_state_and_an_incident_keeps_its_terms
     many_updates_of_a_node_are_one_incident
     a_condition_that_comes_and_goes_opens_nothing_anew
     a_second_death_in_the_middle_of_the_first_is_not_lost

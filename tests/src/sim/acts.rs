@@ -1,8 +1,11 @@
 //! What may be done to a site: everything that a fault, a person or another controller does.
 
+use coroner_arbiter_core::policy::Policy;
+use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::id::NodeName;
 use coroner_shared::time::Span;
 
+use super::bmc::Traits;
 use super::network::{Cut, Ends, Flow};
 use super::people::Act;
 use super::trouble::isolation;
@@ -85,22 +88,30 @@ impl Sim {
         self.shared.world.borrow_mut().planned_reboot(index, firmware);
     }
 
-    /// From now on its chassis restores the power so long after a loss; `None`: not any more.
-    pub fn restores_power(&mut self, node: &str, after: Option<Span>) {
+    /// The machine says goodbye and shuts down: its power goes three seconds later. Or it means to reboot, and its power
+    /// goes nevertheless.
+    pub(crate) fn planned_shutdown(&mut self, node: &str, kind: GoodbyeKind) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().planned_shutdown(index, kind);
+    }
+
+    /// From now on its BMC is like that.
+    pub(crate) fn change_bmc(&mut self, node: &str, change: impl Fn(&mut Traits)) {
         let index = self.index(node);
         let mut world = self.shared.world.borrow_mut();
         for bmc in world.bmcs.iter_mut().filter(|b| b.machine == index) {
-            bmc.traits.restores = after;
+            change(&mut bmc.traits);
         }
+    }
+
+    /// From now on its chassis restores the power so long after a loss; `None`: not any more.
+    pub fn restores_power(&mut self, node: &str, after: Option<Span>) {
+        self.change_bmc(node, |bmc| bmc.restores = after);
     }
 
     /// From now on its BMC says yes to commands and does nothing, or does them again.
     pub fn ignores_commands(&mut self, node: &str, ignores: bool) {
-        let index = self.index(node);
-        let mut world = self.shared.world.borrow_mut();
-        for bmc in world.bmcs.iter_mut().filter(|b| b.machine == index) {
-            bmc.traits.ignores = ignores;
-        }
+        self.change_bmc(node, |bmc| bmc.ignores = ignores);
     }
 
     /// Somebody writes into the Node's status that it is Ready, or that this is not known.
@@ -111,6 +122,21 @@ impl Sim {
         let ready = if ready { super::api::Ready::True } else { super::api::Ready::Unknown };
         world.api.change_node(&name, |node| node.ready = ready);
         world.node_changed(&name);
+    }
+
+    /// From now on its kubelet renews its Lease and reports Ready=False, as where its runtime is broken; or all is well.
+    pub(crate) fn kubelet_is_unready(&mut self, node: &str, unready: bool) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().machines[index].unready = unready;
+    }
+
+    /// Somebody edits every policy.
+    pub(crate) fn edit_policies(&mut self, edit: impl Fn(&mut Policy)) {
+        let mut world = self.shared.world.borrow_mut();
+        for policy in world.api.policies.values_mut() {
+            edit(policy);
+        }
+        world.settings_changed();
     }
 
     /// Somebody's finalizer holds back the pods of a node, or lets them go.

@@ -13,6 +13,9 @@ use coroner_shared::time::{Mono, Span};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
     True,
+    /// Its kubelet says so.
+    False,
+    /// Its kubelet has said nothing for long.
     Unknown,
 }
 

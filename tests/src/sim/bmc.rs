@@ -30,8 +30,16 @@ pub(crate) struct Traits {
     pub(crate) after_restart: Option<(Power, Span)>,
     /// Gives the machine power again so long after a loss.
     pub(crate) restores: Option<Span>,
+    /// What it says of the power, whatever is true.
+    pub(crate) stuck: Option<Power>,
+    /// Refuses ForceOff to a machine that is on.
+    pub(crate) refuses_when_on: bool,
     /// Its UUID in text: one of the orders.
     pub(crate) uuid: String,
+    /// It gives no UUID at all.
+    pub(crate) without_uuid: bool,
+    /// Members of its Systems that cannot be read while the machine is off.
+    pub(crate) unreadable_when_off: &'static [&'static str],
     /// Another System of the same BMC, listed first.
     pub(crate) other: Option<String>,
     /// The machine of that System, where there is one.
@@ -87,7 +95,7 @@ pub(crate) enum Op {
 pub(crate) enum Reply {
     Session(u64),
     Identity(IdentityFacts),
-    Power { power: Power, uuid: String, reset_time: Option<String> },
+    Power { power: Power, uuid: Option<String>, reset_time: Option<String> },
     Accepted,
     Refused(&'static str),
     Error(&'static str),
@@ -96,7 +104,7 @@ pub(crate) enum Reply {
 
 /// Path of the System that counts.
 pub(crate) const MEMBER: &str = "/redfish/v1/Systems/1";
-const OTHER: &str = "/redfish/v1/Systems/0";
+pub(crate) const OTHER: &str = "/redfish/v1/Systems/0";
 
 // === impl Bmc ===
 
@@ -125,6 +133,9 @@ impl Bmc {
 
     /// Its power state as it would say it now.
     pub(crate) fn says(&self, now: Mono) -> Power {
+        if let Some(stuck) = &self.traits.stuck {
+            return stuck.clone();
+        }
         if let (Some((power, span)), Some(at)) = (&self.traits.after_restart, self.restarted)
             && now.since(at) < *span
         {
@@ -170,21 +181,30 @@ impl Bmc {
     }
 
     pub(crate) fn identity(&self) -> IdentityFacts {
-        let member = |path: &str, uuid: &str| MemberFacts {
-            path: path.to_owned(),
-            read: MemberRead::Read { uuid: Some(uuid.to_owned()), serial: None },
+        let off = self.history.last().is_some_and(|(_, on)| !on);
+        let member = |path: &str, uuid: Option<String>| {
+            let read = if off && self.traits.unreadable_when_off.contains(&path) {
+                MemberRead::Unreadable { why: "503".to_owned() }
+            } else {
+                MemberRead::Read { uuid, serial: None }
+            };
+            MemberFacts { path: path.to_owned(), read }
         };
-        let mut members = vec![member(MEMBER, &self.traits.uuid)];
+        let mut members = vec![member(MEMBER, self.uuid())];
         if let Some(other) = &self.traits.other {
-            members.insert(0, member(OTHER, other));
+            members.insert(0, member(OTHER, Some(other.clone())));
         }
         IdentityFacts { members, manager_uuid: None, tls_key_sha256: None }
+    }
+
+    fn uuid(&self) -> Option<String> {
+        (!self.traits.without_uuid).then(|| self.traits.uuid.clone())
     }
 
     pub(crate) fn power_reply(&self, now: Mono) -> Reply {
         Reply::Power {
             power: self.says(now),
-            uuid: self.traits.uuid.clone(),
+            uuid: self.uuid(),
             reset_time: self.traits.reset_time.then(|| format!("reset-{}", self.restarts)),
         }
     }
@@ -213,7 +233,11 @@ impl Traits {
             errors: 0,
             after_restart: None,
             restores: None,
+            stuck: None,
+            refuses_when_on: false,
             uuid,
+            without_uuid: false,
+            unreadable_when_off: &[],
             other: None,
             neighbour: None,
         }

@@ -56,9 +56,10 @@ impl World {
         if round.is_multiple_of(RENEWS) {
             let boot = self.machines[machine].boot;
             let uuid = self.machines[machine].id.to_string();
+            let ready = if self.machines[machine].unready { Ready::False } else { Ready::True };
             self.api.change_node(&name, |node| {
                 node.boot = boot;
-                node.ready = Ready::True;
+                node.ready = ready;
                 node.system_uuid = uuid;
             });
             let version = self.api.renew(&name, self.now);
@@ -112,7 +113,7 @@ impl World {
             .api
             .nodes
             .values()
-            .filter(|node| node.ready == Ready::True && age(&node.name) > GRACE)
+            .filter(|node| node.ready != Ready::Unknown && age(&node.name) > GRACE)
             .map(|node| node.name.clone())
             .collect();
         let gone: Vec<NodeName> = self.api.nodes.keys().filter(|name| age(name) > EVICTED).cloned().collect();

@@ -73,11 +73,11 @@ impl Driver {
         let asked = shared.reactor.now();
         let reply = self.ask(shared, self.of_member(Op::Power)).await?;
         let Reply::Power { power, uuid, reset_time } = reply else { return Err(unclear(&reply)) };
-        self.uuid = Some(uuid.clone());
+        self.uuid.clone_from(&uuid);
         let session = self.session.map(|(number, _)| number);
         let continuity = Continuity { session, connection: self.connection, reset_time };
         let took = shared.reactor.now().since(asked);
-        Ok(PowerReading { power, uuid: Some(uuid), took, continuity })
+        Ok(PowerReading { power, uuid, took, continuity })
     }
 
     /// A further session, connected and logged in.
@@ -302,6 +302,9 @@ impl World {
         let traits = self.bmcs[bmc].traits.clone();
         if off && traits.refuses_when_off && !self.machines[machine].has_power() {
             return Reply::Refused("409 already off");
+        }
+        if off && traits.refuses_when_on && self.machines[machine].has_power() {
+            return Reply::Refused("400 ForceOff is not allowed");
         }
         if !traits.ignores {
             if off {

@@ -52,6 +52,8 @@ pub(crate) struct Machine {
     /// What the agent's disk holds.
     pub(crate) kept_slice: Option<Slice>,
     pub(crate) kubelet: bool,
+    /// Its kubelet renews its Lease, and reports that it is not ready.
+    pub(crate) unready: bool,
     /// Pods that run, with their workload.
     pub(crate) runs: BTreeMap<u64, usize>,
     /// From power to a system.

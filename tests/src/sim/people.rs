@@ -42,6 +42,8 @@ pub(crate) enum Act {
     ConfirmHeard(usize),
     /// `coroner confirm-off` with the number of another incident.
     ConfirmOther(usize),
+    /// `coroner confirm-off` with exactly these words.
+    ConfirmAs(usize, Box<Confirmation>),
     /// `coroner fence` of a Node object that is no more.
     FenceReplaced(usize),
     /// `coroner fence` of a Node that never was.
@@ -108,6 +110,7 @@ impl World {
             | Act::ConfirmUnseen(_)
             | Act::ConfirmHeard(_)
             | Act::ConfirmOther(_)
+            | Act::ConfirmAs(..)
             | Act::FenceReplaced(_)
             | Act::FenceNobody
             | Act::Repin(_)
@@ -210,6 +213,10 @@ impl World {
             Act::ConfirmOther(node) => {
                 let incident = IncidentId::of(&name(node), u64::MAX);
                 let confirmation = Confirmation { incident, ..self.confirms(*node)? };
+                Command::ConfirmOff { node: name(node), confirmation, heard: Hears::Node }
+            }
+            Act::ConfirmAs(node, confirmation) => {
+                let confirmation = Confirmation::clone(confirmation);
                 Command::ConfirmOff { node: name(node), confirmation, heard: Hears::Node }
             }
             Act::FenceReplaced(node) => {

@@ -59,6 +59,7 @@ impl World {
             agent: None,
             kept_slice: None,
             kubelet: false,
+            unready: false,
             runs: BTreeMap::new(),
             firmware_takes,
             missed: VecDeque::new(),

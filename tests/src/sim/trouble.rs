@@ -236,6 +236,15 @@ impl World {
         });
     }
 
+    /// Says goodbye, and loses its power a moment later.
+    pub(crate) fn planned_shutdown(&mut self, machine: usize, kind: GoodbyeKind) {
+        let Some(boot) = self.machines[machine].boot.filter(|_| self.machines[machine].is_up()) else {
+            return;
+        };
+        self.goodbye(machine, boot, kind);
+        self.on_machine(Span::from_secs(3), machine, move |world| world.power_off(machine, By::World));
+    }
+
     fn goodbye(&mut self, machine: usize, boot: coroner_shared::id::BootId, kind: GoodbyeKind) {
         self.agent_ends(machine);
         let group = self.new_group();

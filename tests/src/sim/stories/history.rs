@@ -1,8 +1,9 @@
 //! What is said, withdrawn, repeated or forgotten in the middle of an incident.
 
-use coroner_arbiter_core::policy::Mode;
+use coroner_arbiter_core::phase::Confirmation;
+use coroner_arbiter_core::policy::{AfterRelease, Mode};
 use coroner_arbiter_core::state::Incident;
-use coroner_shared::id::NodeName;
+use coroner_shared::id::{NodeName, NodeUid};
 use coroner_shared::time::Span;
 
 use super::{Play, Story, Told, held, is, name, offs, others_touched, paged, released};
@@ -54,6 +55,12 @@ pub(super) const ALL: &[Story] = &[
         play: replicas_restarted_in_any_state_forget_nothing,
     },
     Story {
+        name: "a_policy_is_edited_in_any_state_and_an_incident_keeps_its_terms",
+        thread: "medik8s/node-healthcheck-operator#281",
+        lesson: "Edits were refused for a remediation that was no more; or they changed one that was under way.",
+        play: a_policy_is_edited_in_any_state_and_an_incident_keeps_its_terms,
+    },
+    Story {
         name: "many_updates_of_a_node_are_one_incident",
         thread: "kvaps/kube-fencing, controller; medik8s/fence-agents-remediation#101, #128",
         lesson: "Each update began the fencing anew; a write that met a conflict broke the run.",
@@ -84,24 +91,84 @@ fn incidents(sim: &Sim, node: usize) -> Vec<Incident> {
     sim.state().incidents.into_values().filter(of).collect()
 }
 
-fn a_confirmation_counts_for_one_incident_and_for_nothing_that_lives() -> Told {
-    let mut play = Play::of(Site::plain(110_945, 7, 0));
-    play.sim.pull_cord("n5");
-    play.sim.hang("n6");
-    play.until(60, "both are held", |sim| held(sim, 5, "BmcSilent") && held(sim, 6, "HostAnswersOnly"))?;
-    play.person(Act::ConfirmOther(5));
-    play.person(Act::ConfirmUnseen(6));
-    play.person(Act::ConfirmUnseen(4));
-    play.never(20, "somebody is released by a word about something else", |sim| {
-        [4, 5, 6].into_iter().any(|node| is(sim, node, "ProvenOff") || released(sim, node))
+/// What a person says who looked at the open incident of a node.
+fn confirms(play: &Play, node: usize) -> Result<Confirmation, String> {
+    let state = play.sim.state();
+    let open = NodeName::new(name(node)).ok().and_then(|named| state.open_incident(&named));
+    let Some((incident, record)) = open else { return Err(format!("no incident of {} is open", name(node))) };
+    let (who, why) = ("a person".to_owned(), "the cord is in my hand".to_owned());
+    let life = &record.incarnation;
+    Ok(Confirmation { incident: incident.clone(), node: life.node.clone(), boot: life.boot, who, why })
+}
+
+/// Says it of that node; it must be refused for that reason, and change nothing.
+fn refused(play: &mut Play, node: usize, said: &Confirmation, reason: &str) -> Told {
+    let refusal = format!("refused: {reason}");
+    let before = (play.sim.story().matches(&refusal).count(), play.sim.phase(&name(node)));
+    play.person(Act::ConfirmAs(node, Box::new(said.clone())));
+    play.until(2, &format!("a word about {} is refused: {reason}", name(node)), |sim| {
+        sim.story().matches(&refusal).count() > before.0
     })?;
-    for reason in ["OtherIncident", "ShowsLife"] {
-        play.check(play.sim.story().contains(&format!("refused: {reason}")), "a refusal does not say why")?;
-    }
-    play.person(Act::ConfirmOff(5));
+    let same = play.sim.phase(&name(node)) == before.1;
+    play.check(same, &format!("a refused word changed what {} is", name(node)))
+}
+
+fn a_confirmation_counts_for_one_incident_and_for_nothing_that_lives() -> Told {
+    let mut site = Site::plain(110_945, 7, 0);
+    site.bmcs[4].change = |t| t.ignores = true;
+    site.firmware = (Span::from_secs(5), Span::from_secs(6));
+    let mut play = Play::of(site);
+    of_a_machine_that_is_heard(&mut play)?;
+    let now = of_an_incident_that_is_over(&mut play)?;
+    // A kernel that answers.
+    play.sim.hang("n6");
+    play.until(60, "it is held", |sim| held(sim, 6, "HostAnswersOnly"))?;
+    let hung = confirms(&play, 6)?;
+    refused(&mut play, 6, &hung, "ShowsLife")?;
+    play.check((3..7).all(|node| !released(&play.sim, node)), "somebody is released")?;
+    play.person(Act::ConfirmAs(5, Box::new(now)));
     play.until(15, "the right word releases it", |sim| released(sim, 5))?;
+    let by = |i: &Incident| i.proven_by.as_deref() == Some("PersonConfirmed by a person");
+    play.check(incidents(&play.sim, 5).iter().any(by), "it is not recorded who said so")?;
     play.check(!others_touched(&play.sim, &[5, 6]), "somebody else is touched")?;
     play.end()
+}
+
+/// n4's agent is heard by everybody while its fence gets nowhere.
+fn of_a_machine_that_is_heard(play: &mut Play) -> Told {
+    play.sim.freeze("n4");
+    play.until(60, "it is told to go off, and does not", |sim| offs(sim, Some(4)) > 0)?;
+    let goes_on = confirms(play, 4)?;
+    // Until the deadline of that command is over.
+    play.wait(12);
+    play.sim.thaw("n4");
+    play.wait(3);
+    refused(play, 4, &goes_on, "Heard")?;
+    play.until(120, "it is left alone", |sim| is(sim, 4, "Alive"))
+}
+
+/// n5 loses power and its BMC with it, and both come back; then once more. What holds for the second incident.
+fn of_an_incident_that_is_over(play: &mut Play) -> Result<Confirmation, String> {
+    play.begin(Trouble::BmcSilent { bmc: 5, span: Span::from_secs(60) });
+    play.sim.cut_power("n5");
+    play.until(50, "it is held", |sim| held(sim, 5, "BmcSilent"))?;
+    let first = confirms(play, 5)?;
+    play.sim.power_on("n5");
+    play.until(300, "it is back", |sim| is(sim, 5, "Alive"))?;
+    refused(play, 5, &first, "NothingToConfirm")?;
+    play.wait(150);
+    play.sim.pull_cord("n5");
+    play.until(60, "it is held once more", |sim| held(sim, 5, "BmcSilent"))?;
+    let now = confirms(play, 5)?;
+    play.check(now.incident != first.incident && now.boot != first.boot, "it is the same incident")?;
+    let Ok(node) = NodeUid::new("uid-of-a-node-that-went") else { return Err("no uid".to_owned()) };
+    // Another boot, another incident, another Node.
+    refused(play, 5, &Confirmation { boot: first.boot, ..now.clone() }, "OtherIncident")?;
+    refused(play, 5, &Confirmation { incident: first.incident.clone(), ..now.clone() }, "OtherIncident")?;
+    refused(play, 5, &Confirmation { node, ..now.clone() }, "OtherIncident")?;
+    refused(play, 5, &first, "OtherIncident")?;
+    refused(play, 3, &now, "NothingToConfirm")?;
+    Ok(now)
 }
 
 fn a_confirmation_that_has_grown_old_is_asked_for_again() -> Told {
@@ -203,6 +270,42 @@ fn replicas_restarted_in_any_state_forget_nothing() -> Told {
         let all = incidents(&play.sim, 4);
         play.check(all.len() == closed, "what was under way was forgotten and begun anew")?;
         play.check(all.iter().all(|i| i.turned_off_by_us), "nobody remembers that it was turned off")?;
+        play.end()?;
+    }
+    Ok(())
+}
+
+fn a_policy_is_edited_in_any_state_and_an_incident_keeps_its_terms() -> Told {
+    let phases = ["Alive", "Fencing", "ProvenOff", "Released", "Returning"];
+    for (number, phase) in (0..).zip(phases) {
+        let mut site = Site::plain(281 + 1000 * number, 5, 0);
+        site.firmware = (Span::from_secs(5), Span::from_secs(6));
+        let mut play = Play::of(site);
+        let at = phases.iter().position(|p| *p == phase).unwrap_or_default();
+        let since =
+            move |sim: &Sim| phases.iter().position(|p| *p == sim.phase("n4")).is_some_and(|now| now >= at);
+        if at > 0 {
+            play.sim.freeze("n4");
+        }
+        play.until(400, "it comes so far", since)?;
+        play.sim.edit_policies(|policy| {
+            policy.hash = "edited".to_owned();
+            policy.timings.booting = Span::from_mins(15);
+            policy.after_release = AfterRelease::StayOff;
+        });
+        let edited = |sim: &Sim| sim.state().policies.values().all(|policy| policy.hash == "edited");
+        play.until(3, "the log takes the policy as it is now", edited)?;
+        if at == 0 {
+            play.sim.freeze("n4");
+            play.until(60, "it is released", |sim| released(sim, 4))?;
+            play.never(300, "it is powered on, and its terms are those of now", |sim| sim.has_power("n4"))?;
+        } else {
+            play.until(600, "it is powered on by the terms of then", |sim| {
+                is(sim, 4, "Alive") && released(sim, 4)
+            })?;
+        }
+        play.check(incidents(&play.sim, 4).len() == 1, "it is not one incident")?;
+        play.check(offs(&play.sim, None) == 1, "it was not turned off once")?;
         play.end()?;
     }
     Ok(())

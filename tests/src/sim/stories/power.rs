@@ -3,9 +3,9 @@
 use coroner_shared::time::Span;
 
 use super::{Play, Story, Told, held, is, offs, paged, released};
-use crate::sim::Site;
 use crate::sim::people::Act;
 use crate::sim::trouble::Trouble;
+use crate::sim::{Sim, Site};
 
 pub(super) const ALL: &[Story] = &[
     Story {
@@ -107,18 +107,34 @@ fn a_dead_bmc_needs_a_person_and_then_seconds() -> Told {
 
 fn a_leader_that_dies_in_the_middle_turns_nothing_off_twice() -> Told {
     // Killed 7.5 .. 14 s after the silence began: from the condemnation to the release.
+    let mut handed_over = 0;
     for tenths in (75..140).step_by(5) {
         let mut play = Play::of(Site::plain(2300 + tenths, 5, 0));
         play.sim.freeze("n4");
         play.sim.run_for(Span::from_ms(tenths * 100));
-        let leader = play.sim.leader_index();
-        if let Some(replica) = leader {
+        if let Some(replica) = play.sim.leader_index() {
             play.begin(Trouble::ReplicaKilled { replica, away: Span::from_secs(20) });
         }
         play.until(120, "it is released under another leader", |sim| released(sim, 4))?;
+        let sent = senders(&play.sim);
+        let last = play.sim.state().incidents.into_values().find_map(|incident| incident.last_attempt);
+        let named = last.is_some_and(|attempt| sent.last() == Some(&attempt.replica.to_string()));
+        play.check(named, "its newest attempt does not name who sent it")?;
+        handed_over += usize::from(sent.iter().any(|one| Some(one) != sent.last()));
+        play.until(400, "it is back", |sim| is(sim, 4, "Alive"))?;
+        let by_us = play.sim.story().matches("n4 loses power (Us)").count();
+        play.check(by_us == 1, "it was not turned off by our hand exactly once")?;
         play.end()?;
     }
-    Ok(())
+    if handed_over > 0 { Ok(()) } else { Err("no leader died between two commands".to_owned()) }
+}
+
+/// The replicas that sent a power-off to n4, in that order.
+fn senders(sim: &Sim) -> Vec<String> {
+    let of = |line: &str| {
+        Some(line.split_once("ForceOff from replica ")?.1.split_once(" reaches the BMC of n4")?.0.to_owned())
+    };
+    sim.story().lines().filter_map(of).collect()
 }
 
 fn power_restored_by_the_chassis_is_seen() -> Told {

@@ -3,9 +3,9 @@
 use coroner_shared::time::Span;
 
 use super::{Play, Story, Told, calm, held, is, offs, others_touched, released};
-use crate::sim::Site;
 use crate::sim::network::{Ends, Flow};
 use crate::sim::trouble::{Trouble, one_way};
+use crate::sim::{Sim, Site};
 
 pub(super) const ALL: &[Story] = &[
     Story {
@@ -25,6 +25,12 @@ pub(super) const ALL: &[Story] = &[
         thread: "cocoonstack/cocoon-operator#20",
         lesson: "A node that was NotReady for its database lost all its machines, though the host was fine.",
         play: ready_false_for_long_is_no_death,
+    },
+    Story {
+        name: "a_kubelet_that_is_gone_for_long_is_no_death",
+        thread: "kubevirt/kubevirt#8104; inferred for a host that is heard",
+        lesson: "Where only the kubelet was gone the host was taken for dead, and what it ran was started elsewhere.",
+        play: a_kubelet_that_is_gone_for_long_is_no_death,
     },
     Story {
         name: "a_kubelet_that_renews_is_alive",
@@ -101,6 +107,24 @@ fn an_arbiter_cut_from_the_workers_freezes() -> Told {
 }
 
 fn ready_false_for_long_is_no_death() -> Told {
+    let ready = |sim: &Sim| sim.state().nodes.values().filter_map(|n| n.facts.as_ref()).all(|f| f.ready);
+    let mut play = Play::of(Site::plain(200, 6, 0));
+    play.sim.kubelet_is_unready("n5", true);
+    play.until(20, "its kubelet reports that it is not ready", |sim| !ready(sim))?;
+    play.never(3600, "anything is done", |sim| !calm(sim) || offs(sim, None) > 0)?;
+    // Nobody hears its host any more, and that kubelet renews its Lease.
+    play.begin(Trouble::AgentAway { machine: 5, span: Span::from_secs(100), goodbye: false });
+    let mut cut = one_way(Ends::Hosts(vec![5]), Ends::NotHosts(vec![5]), None, 100);
+    cut.extend(one_way(Ends::NotHosts(vec![5]), Ends::Hosts(vec![5]), None, 100));
+    play.begin(Trouble::Cut { cut, span: Span::from_secs(100) });
+    play.never(95, "a power command or a release", |sim| offs(sim, None) > 0 || released(sim, 5))?;
+    play.check(held(&play.sim, 5, "KubeletAlive"), "it is not said that its kubelet lives")?;
+    play.check(!ready(&play.sim), "its Node is shown as ready")?;
+    play.sim.kubelet_is_unready("n5", false);
+    play.end()
+}
+
+fn a_kubelet_that_is_gone_for_long_is_no_death() -> Told {
     let mut play = Play::of(Site::plain(20, 5, 0));
     play.begin(Trouble::KubeletAway { machine: 4, span: Span::from_mins(60) });
     play.never(3600, "anything is done", |sim| !calm(sim) || offs(sim, None) > 0)?;
@@ -142,13 +166,28 @@ fn heard_by_one_that_tells_only_a_follower_is_heard() -> Told {
 }
 
 fn a_one_way_cut_takes_nobody_else_along() -> Told {
-    for outwards in [true, false] {
-        let mut play = Play::of(Site::plain(2510 + u64::from(outwards), 6, 0));
-        let (inside, outside) = (Ends::Hosts(vec![5]), Ends::NotHosts(vec![5]));
-        let cut =
-            if outwards { one_way(inside, outside, None, 100) } else { one_way(outside, inside, None, 100) };
-        play.begin(Trouble::Cut { cut, span: Span::from_secs(60) });
+    let hosts = |of: &[usize]| Ends::Hosts(of.to_vec());
+    // Arbiters, peers and the node itself; then its BMC and the API server.
+    let (arbiters, peers, node) = (hosts(&[0, 1, 2]), hosts(&[3, 4]), hosts(&[5]));
+    let (rest, bmc) = (Ends::NotHosts(vec![5]), Ends::Bmcs(vec![5]));
+    let ways = [
+        (node.clone(), rest.clone()),
+        (node.clone(), arbiters.clone()),
+        (node.clone(), peers.clone()),
+        (node, Ends::Api),
+        (arbiters.clone(), peers),
+        (arbiters.clone(), bmc),
+        (arbiters, Ends::Api),
+        (rest, Ends::Api),
+    ];
+    let both = ways.into_iter().flat_map(|(from, to)| [(from.clone(), to.clone()), (to, from)]);
+    for (number, (from, to)) in (0..).zip(both) {
+        let mut play = Play::of(Site::plain(2510 + number, 6, 0));
+        play.begin(Trouble::Cut { cut: one_way(from.clone(), to, None, 100), span: Span::from_secs(60) });
         play.never(58, "somebody else is touched", |sim| others_touched(sim, &[5]))?;
+        // Silent to everybody is the node alone where nothing of it arrives anywhere.
+        let silent = number == 0;
+        play.check(silent || offs(&play.sim, None) == 0, "it is turned off, and somebody hears it")?;
         play.end()?;
     }
     Ok(())

@@ -1,12 +1,13 @@
 //! What waits, and for whom.
 
 use coroner_arbiter_core::policy::Mode;
+use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::time::Span;
 
-use super::{Play, Story, Told, calm, held, is, offs, released};
-use crate::sim::Site;
+use super::{Play, Story, Told, calm, held, is, offs, paged, released};
 use crate::sim::people::Act;
 use crate::sim::trouble::Trouble;
+use crate::sim::{Condition, Sim, Site};
 
 pub(super) const ALL: &[Story] = &[
     Story {
@@ -14,6 +15,24 @@ pub(super) const ALL: &[Story] = &[
         thread: "medik8s/node-healthcheck-operator#238",
         lesson: "The next remediation began while the node was still booting.",
         play: a_planned_reboot_is_not_a_death,
+    },
+    Story {
+        name: "a_boot_after_a_fence_is_waited_for",
+        thread: "medik8s/node-healthcheck-operator#238",
+        lesson: "The remediation ended with power on, and the next one cut it while the node was still booting.",
+        play: a_boot_after_a_fence_is_waited_for,
+    },
+    Story {
+        name: "a_shutdown_that_was_announced_is_no_death_until_it_has_lasted",
+        thread: "inferred",
+        lesson: "A host that said goodbye and lost its power was taken for dead at once, or was waited for in vain.",
+        play: a_shutdown_that_was_announced_is_no_death_until_it_has_lasted,
+    },
+    Story {
+        name: "a_host_that_hangs_after_its_goodbye_is_fenced_when_that_has_lapsed",
+        thread: "inferred",
+        lesson: "The word of a host that meant to shut down and hung kept it from being fenced for ever, or for nothing.",
+        play: a_host_that_hangs_after_its_goodbye_is_fenced_when_that_has_lapsed,
     },
     Story {
         name: "restarted_agents_and_replicas_harm_nobody",
@@ -54,10 +73,63 @@ pub(super) const ALL: &[Story] = &[
 ];
 
 fn a_planned_reboot_is_not_a_death() -> Told {
-    let mut play = Play::of(Site::plain(238, 5, 0));
-    play.begin(Trouble::PlannedReboot { machine: 4, firmware: Span::from_mins(9) });
-    play.never(700, "a power command or a release", |sim| offs(sim, None) > 0 || released(sim, 4))?;
-    play.until(60, "it is Alive", calm)?;
+    // Its goodbye stands for 20 minutes: a boot that takes so long or longer is judged as any silence is.
+    for minutes in [1, 5, 9, 19] {
+        let mut play = Play::of(Site::plain(238 + 1000 * minutes, 5, 0));
+        play.begin(Trouble::PlannedReboot { machine: 4, firmware: Span::from_mins(minutes) });
+        play.wait(10);
+        play.until_without(
+            (minutes * 60 + 60, "it is back", |sim: &Sim| {
+                sim.condition("n4") == Some(Condition::Runs) && calm(sim)
+            }),
+            ("a power command or a release", |sim: &Sim| offs(sim, None) > 0 || released(sim, 4)),
+        )?;
+        play.end()?;
+    }
+    Ok(())
+}
+
+fn a_boot_after_a_fence_is_waited_for() -> Told {
+    for minutes in [1, 5, 19, 25] {
+        let mut site = Site::plain(2380 + minutes, 5, 0);
+        site.firmware = (Span::from_mins(minutes), Span::from_mins(minutes));
+        let mut play = Play::of(site);
+        play.sim.freeze("n4");
+        play.until(60, "it is released", |sim| released(sim, 4))?;
+        play.until_without(
+            (minutes * 60 + 300, "it is back", |sim: &Sim| is(sim, 4, "Alive")),
+            ("a second power command", |sim: &Sim| offs(sim, None) > 1),
+        )?;
+        let shown = paged(&play.sim, 4, "OnButUnknown");
+        play.check(shown == (minutes > 20), "a boot is paged before 20 minutes, or is not after them")?;
+        play.end()?;
+    }
+    Ok(())
+}
+
+fn a_shutdown_that_was_announced_is_no_death_until_it_has_lasted() -> Told {
+    for (seed, kind, patience) in [(239, GoodbyeKind::Shutdown, 30), (240, GoodbyeKind::Reboot, 120)] {
+        let mut play = Play::of(Site::plain(seed, 5, 0));
+        play.sim.planned_shutdown("n4", kind);
+        play.until(5, "its power goes after its goodbye", |sim| !sim.has_power("n4"))?;
+        play.never(patience, "it is judged before Off has lasted", |sim| !is(sim, 4, "Alive"))?;
+        // An Off that is first read a poll later, and the proof of a machine that was found off.
+        play.until(45, "it is found off and released once it has", |sim| released(sim, 4))?;
+        play.sim.power_on("n4");
+        play.until(400, "it is back", |sim| is(sim, 4, "Alive"))?;
+        play.end()?;
+    }
+    Ok(())
+}
+
+fn a_host_that_hangs_after_its_goodbye_is_fenced_when_that_has_lapsed() -> Told {
+    let mut play = Play::of(Site::plain(241, 5, 0));
+    play.sim.planned_shutdown("n4", GoodbyeKind::Shutdown);
+    play.wait(2);
+    // In the middle of its shutdown, with the power on.
+    play.sim.freeze("n4");
+    play.never(20 * 60 - 5, "a power command while its goodbye stands", |sim| offs(sim, None) > 0)?;
+    play.until(60, "it is fenced and released", |sim| offs(sim, Some(4)) == 1 && released(sim, 4))?;
     play.end()
 }
 
