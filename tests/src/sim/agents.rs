@@ -152,6 +152,9 @@ impl World {
                 else {
                     return;
                 };
+                if self.machines[machine].odd.never_reports && matches!(message, Message::Reports(_)) {
+                    return;
+                }
                 let key = self.machines[machine].key;
                 let message = self.as_it_says(machine, message);
                 let packet = Rc::new(Packet::new(sender, key, message));

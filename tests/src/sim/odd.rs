@@ -23,6 +23,8 @@ use super::world::World;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oddities {
     pub(crate) lie: Option<Lie>,
+    /// Its agent sends everything but reports.
+    pub(crate) never_reports: bool,
     /// The wire version that its agent speaks, and the newest that it understands.
     pub(crate) wire: Option<u8>,
     /// The machine whose disk it was started from: its agent speaks for that one's Node.
@@ -101,6 +103,7 @@ impl Oddities {
             && self.speaks_for.is_none()
             && self.own.is_none()
             && self.board.is_none()
+            && !self.never_reports
     }
 }
 
@@ -212,7 +215,7 @@ impl World {
         }
     }
 
-    fn observers_of(&self, machine: usize) -> Vec<usize> {
+    pub(crate) fn observers_of(&self, machine: usize) -> Vec<usize> {
         let observers = self.truth.state.observers.of(&self.machines[machine].name);
         observers.iter().filter_map(|name| self.machine_of(name)).collect()
     }

@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEXT")]
     pub(super) only: Vec<String>,
     /// Of those seeds only the ones that draw a class or script whose name contains one of these; with `--model` only rows
-    /// whose name does (`death Power Leader Nobody 12 3`, `fault RackCut 20`, `many Hang 100`).
+    /// whose name does (`death Power Leader Nobody 12 3`, `fault RackCut Power 20`, `many Hang 100`).
     #[arg(long, value_name = "TEXT")]
     pub(super) class: Vec<String>,
     /// With `--mutants`: seeds that must find a bug before the next one's turn.

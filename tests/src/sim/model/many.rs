@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use coroner_shared::time::Span;
 use serde::Serialize;
 
-use super::{LOOK, SEEDS, count};
+use super::{Answers, LOOK, Racks, SEEDS, count, warm};
+use crate::sim::Sim;
 use crate::sim::chance::{Chance, Purpose};
-use crate::sim::{Sim, Site};
 
 /// What happens to all of them in the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -75,9 +75,7 @@ pub fn many(case: Case, trials: u64, watched: Span) -> Many {
     let mut row =
         Many { case, trials, struck: 0, condemned: 0, on: 0, span: None, held: BTreeMap::new(), nothing: 0 };
     for trial in 0..trials {
-        let mut sim = Sim::quiet(Site::plain(SEEDS + trial, case.nodes, case.racks));
-        sim.warm_up();
-        sim.run_for(Span::from_ms(37 * trial % 1000));
+        let mut sim = warm(case.nodes, Racks::Even(case.racks), Answers::AtOnce, trial);
         let struck = sim.strikes(case, trial);
         row.struck += struck.len() as u64;
         let began = sim.elapsed();
