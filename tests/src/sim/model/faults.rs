@@ -195,7 +195,9 @@ impl Sim {
     /// What the decision about a node waits for that is not held.
     fn waits_for(&self, node: &str) -> String {
         let world = self.shared.world.borrow();
-        let leader = world.leader().and_then(|index| world.replicas[index].process.as_ref());
+        // A frozen host's replica still believes what it was.
+        let up = |index: &usize| world.machines[world.site.replicas[*index]].is_up();
+        let leader = world.leader().filter(up).and_then(|index| world.replicas[index].process.as_ref());
         let Some(leader) = leader else { return "no replica leads".to_owned() };
         let quorum = leader.published.active.is_some_and(|n| n > world.site.replicas.len() / 2);
         let judged = NodeName::new(node).ok().and_then(|name| leader.ears.judged.get(&name));
