@@ -161,6 +161,13 @@ impl Sim {
         isolation(&hosts).into_iter().map(|cut| world.network.cut(now, cut)).collect()
     }
 
+    /// From now on what agents send each other takes so much longer; what they send to replicas does not.
+    pub(crate) fn slow_peers(&mut self, by: Span) {
+        let mut world = self.shared.world.borrow_mut();
+        world.say(&format!("agents reach each other {by} later"));
+        (world.network.changed, world.network.slow_peers) = (world.now, by);
+    }
+
     /// Replicas reach no BMC any more.
     pub fn cut_bmc_network(&mut self) -> u64 {
         let mut world = self.shared.world.borrow_mut();

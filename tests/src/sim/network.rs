@@ -81,6 +81,8 @@ pub(crate) struct Weather {
 /// The network.
 pub(crate) struct Network {
     pub(crate) weather: Weather,
+    /// So much longer than others take agents' datagrams among themselves.
+    pub(crate) slow_peers: Span,
     /// Losses come in bursts: the longest good and the longest bad time of a way.
     pub(crate) bursts: Option<(Span, Span)>,
     /// Whether a way is bad now, and until when it stays as it is.
@@ -145,6 +147,7 @@ impl Network {
     pub(crate) fn new(chance: Chance) -> Self {
         Self {
             weather: Weather::FAIR,
+            slow_peers: Span::ZERO,
             bursts: None,
             ways: BTreeMap::new(),
             cuts: Vec::new(),
@@ -243,7 +246,8 @@ impl Network {
         };
         let mut arrivals = [None; 2];
         for arrival in arrivals.iter_mut().take(copies) {
-            let after = self.one_way();
+            let more = if flow == Flow::Peer { self.slow_peers } else { Span::ZERO };
+            let after = self.one_way() + more;
             let corrupt = from != to && self.chance.percent(self.weather.corrupt);
             *arrival = Some(Passage { after, corrupt });
         }
