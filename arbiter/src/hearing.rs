@@ -194,6 +194,12 @@ impl Hearing {
         Some((now.back(sign.age), sign))
     }
 
+    /// How long ago at most the machine itself spoke last; `None` also where this replica does not lead.
+    pub fn spoke_ago(&self, node: &NodeName) -> Option<Span> {
+        let state = Arc::clone(&self.published.borrow().state);
+        self.desk().pool.as_ref()?.spoke_ago(clock::now(), &state, node)
+    }
+
     /// Whether this replica leads and has listened for long enough to say that somebody is not heard.
     pub fn settled(&self) -> bool {
         self.desk().settled

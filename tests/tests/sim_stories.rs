@@ -86,6 +86,8 @@ tests! {
     a_cable_swapped_in_the_middle_turns_nobody_else_off
     the_second_system_of_a_chassis_is_not_touched
     a_person_who_was_wrong_is_found_out_and_the_node_comes_back_as_it_was
+    a_bmc_that_says_off_of_a_machine_that_is_heard_is_not_believed
+    off_is_said_of_a_machine_that_is_then_cut_off
     bmcs_that_changed_places_turn_nobody_off
     a_word_that_is_neither_on_nor_off_proves_nothing
     a_bmc_without_one_uuid_of_its_own_is_shown_and_never_used

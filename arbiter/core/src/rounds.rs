@@ -4,6 +4,7 @@
 //! ```text
 //!   since when this replica leads --+                +--> due(now): whose BMC to read
 //!   State's bindings ---------------+--> Rounds -----+
+//!   who says Off of whom -----------+                |
 //!   what was read (Verified) -------+                +--> command(now): Command::BindingVerified, or nothing to tell
 //! ```
 //!
@@ -11,19 +12,27 @@
 //! a minute must not make a rack unfenceable. Half an hour without a good verification is another matter: nobody knows
 //! any more where that address leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 
 use crate::command::{Command, Outcome};
+use crate::phase::Phase;
 use crate::policy::{Binding, Pin};
 use crate::state::State;
+use crate::steady::OFF_BEFORE_SIGN;
+use crate::words;
 
 /// Between two verifications of one binding; spread over the nodes so that they do not come in a burst.
 pub const ROUND: Span = Span::from_mins(10);
 /// A binding without a good verification for so long is stale: the node cannot be fenced through it.
 pub const STALE: Span = Span::from_mins(30);
+
+/// A BMC that says Off of a node that is well is looked at this often, whenever its round is.
+const DOUBTED: Span = Span::from_mins(1);
+/// After a reading of Off a verification waits for so long, to see whether signs of life go on.
+pub const AFTER_OFF: Span = Span::from_secs(6);
 
 /// What a verification gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,11 +50,25 @@ pub struct Rounds {
     since: Mono,
     good: BTreeMap<NodeName, Mono>,
     next: BTreeMap<NodeName, Mono>,
+    /// When a BMC that says Off of a node that is well was looked at last.
+    doubted: BTreeMap<NodeName, Mono>,
 }
 
 // === impl Verified ===
 
 impl Verified {
+    /// The same, where Off was read with it so long ago: identity proves whose the BMC says it is, and not whose cables it
+    /// is on. If the machine has spoken well after that (`spoke_ago`, at most), the BMC switches another one, or none.
+    #[must_use]
+    pub fn with_off(self, off_ago: Span, spoke_ago: Option<Span>) -> Self {
+        match self {
+            Self::Judged(Ok(_)) if spoke_ago.is_some_and(|ago| ago + OFF_BEFORE_SIGN <= off_ago) => {
+                Self::Judged(Err(words::OFF_WHILE_HEARD.to_owned()))
+            }
+            Self::Judged(_) | Self::NotRead(_) => self,
+        }
+    }
+
     /// What the first verification of a binding tells the log: there nothing is known that could stay.
     pub fn of_new(self) -> Result<Pin, String> {
         match self {
@@ -60,12 +83,12 @@ impl Verified {
 impl Rounds {
     /// Nothing verified yet; begun anew whenever a replica is elected.
     pub const fn new(now: Mono) -> Self {
-        Self { since: now, good: BTreeMap::new(), next: BTreeMap::new() }
+        Self { since: now, good: BTreeMap::new(), next: BTreeMap::new(), doubted: BTreeMap::new() }
     }
 
-    /// Whose BMC is to be read now; each is due again a [`ROUND`] later. Only bindings with a pin: what has none is
-    /// verified until it has one, by its own job.
-    pub fn due(&mut self, now: Mono, state: &State) -> Vec<NodeName> {
+    /// Whose BMC is to be read now; each is due again a [`ROUND`] later, and at once where its BMC `says_off` and nobody
+    /// misses the node. Only bindings with a pin: what has none is verified until it has one, by its own job.
+    pub fn due(&mut self, now: Mono, state: &State, says_off: impl Fn(&NodeName) -> bool) -> Vec<NodeName> {
         self.good.retain(|node, _| state.bindings.contains_key(node));
         self.next.retain(|node, _| state.bindings.contains_key(node));
         let mut due = Vec::new();
@@ -77,6 +100,21 @@ impl Rounds {
             if *next <= now {
                 *next = now + ROUND;
                 due.push(node.clone());
+            }
+        }
+        let well = |node: &NodeName| state.nodes.get(node).is_some_and(|n| matches!(n.phase, Phase::Alive));
+        let trusted = |binding: &Binding| binding.pin.is_some() && binding.disabled.is_none();
+        let trusted = state.bindings.iter().filter(|(_, binding)| trusted(binding));
+        let off: BTreeSet<&NodeName> =
+            trusted.map(|(node, _)| node).filter(|node| well(node) && says_off(node)).collect();
+        self.doubted.retain(|node, _| off.contains(node));
+        for node in off {
+            let last = self.doubted.get(node).copied();
+            if last.is_none_or(|at| now.since(at) >= DOUBTED) {
+                self.doubted.insert(node.clone(), now);
+                if !due.contains(node) {
+                    due.push(node.clone());
+                }
             }
         }
         due
@@ -172,7 +210,7 @@ mod tests {
         let mut seen: BTreeMap<NodeName, Vec<Mono>> = BTreeMap::new();
         for tick in 0..2 * ROUND.as_ms() / 5000 {
             let now = BEGIN + Span::from_secs(5 * tick);
-            for node in rounds.due(now, &w.state) {
+            for node in rounds.due(now, &w.state, |_| false) {
                 seen.entry(node).or_default().push(now);
             }
         }
@@ -182,7 +220,7 @@ mod tests {
             assert_eq!(at[1].since(at[0]), ROUND, "{node}");
         }
         w.state.bindings.clear();
-        rounds.due(BEGIN, &w.state);
+        rounds.due(BEGIN, &w.state, |_| true);
         assert!(rounds.next.is_empty(), "nothing is kept of a binding that is gone");
     }
 
@@ -239,6 +277,42 @@ mod tests {
         ] {
             assert_eq!(rest_after(verified, outcome), Span::from_secs(5), "{verified} {outcome:?}");
         }
+    }
+
+    #[test]
+    fn a_bmc_that_says_off_of_a_node_that_is_well_is_looked_at_each_minute() {
+        let mut w = World::new(5);
+        w.done(Command::Judge(Box::new(w.view(2).bmc_silent())));
+        w.state.bindings.get_mut(&name(3)).unwrap().disabled = Some("x".to_owned());
+        w.state.bindings.get_mut(&name(4)).unwrap().pin = None;
+        let mut rounds = Rounds::new(BEGIN);
+        let off = |node: &NodeName| *node != name(5);
+        let mut seen = Vec::new();
+        for tick in 0..25 {
+            let due = rounds.due(BEGIN + Span::from_secs(5 * tick), &w.state, off);
+            seen.extend(due.iter().filter(|node| **node == name(1)).map(|_| 5 * tick));
+            // Not one that is held, disabled or without a pin; and nobody whose BMC says On, but for its round.
+            assert!(tick > 0 || due == [name(1)], "{due:?}");
+        }
+        assert_eq!(seen, [0, 60, 120]);
+        // It said On in between.
+        rounds.due(BEGIN + Span::from_secs(125), &w.state, |_| false);
+        assert!(rounds.due(BEGIN + Span::from_secs(130), &w.state, off).contains(&name(1)));
+    }
+
+    #[test]
+    fn off_is_contradicted_by_what_the_machine_says_well_after_it() {
+        let secs = Span::from_secs;
+        let judged = |off, spoke| Verified::Judged(Ok(pin(1))).with_off(secs(off), spoke);
+        let contradicted = Verified::Judged(Err(words::OFF_WHILE_HEARD.to_owned()));
+        assert_eq!(judged(6, Some(secs(3))), contradicted);
+        assert_eq!(judged(6, Some(Span::ZERO)), contradicted);
+        // It may have been on its way when the machine lost power.
+        assert_eq!(judged(6, Some(Span::from_ms(3_001))), Verified::Judged(Ok(pin(1))));
+        assert_eq!(judged(6, None), Verified::Judged(Ok(pin(1))));
+        // What refuses already refuses for its own reason.
+        assert_eq!(refused("Mismatch").with_off(secs(6), Some(Span::ZERO)), refused("Mismatch"));
+        assert_eq!(not_read().with_off(secs(6), Some(Span::ZERO)), not_read());
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub const SUSPECT_POLL: Span = Span::from_ms(500);
 /// Off readings kept; beyond that every second one is forgotten, which makes counts smaller and spans no longer.
 const KEPT_MAX: usize = 64;
 
+/// Off must have been read for so long when a sign of life comes, to contradict it: a beacon may be on its way for a moment,
+/// and what observers say of a calm cluster is up to S older than the saying.
+pub const OFF_BEFORE_SIGN: Span = Span::from_secs(3);
+
 /// What this replica knows of one BMC.
 #[derive(Clone, Debug)]
 pub struct BmcTrack {
@@ -213,6 +217,10 @@ impl BmcTrack {
             |begun: &Option<Asked>| now.since(begun.map_or(asked.at, |first| first.at).max(failure_date));
         let read = match what {
             Newest::On => BmcRead::On,
+            Newest::Off if self.said_off_of_the_living(failure_date) => {
+                let what = "it said Off already while the machine was heard".to_owned();
+                BmcRead::Unclear { what, since: now.since(failure_date) }
+            }
             Newest::Off => self.off_since(failure_date),
             Newest::Silent => BmcRead::Silent { since: since(&self.silent) },
             Newest::Unclear(what) => BmcRead::Unclear { what: what.clone(), since: since(&self.unclear) },
@@ -304,6 +312,17 @@ impl BmcTrack {
             });
         }
         self.offs.push_back(asked);
+    }
+
+    /// Whether it is Off that was read last, and lately. Of a machine that is heard this is to be looked into.
+    pub fn says_off(&self, now: Mono) -> bool {
+        matches!(&self.newest, Some((asked, Newest::Off)) if now.since(asked.answered) <= GAP_MAX)
+    }
+
+    /// Whether it has said nothing but Off since before the last sign of life: then it speaks of no machine, or of another
+    /// one, and what it says of the silence proves nothing.
+    fn said_off_of_the_living(&self, failure_date: Mono) -> bool {
+        self.offs.front().is_some_and(|first| first.answered + OFF_BEFORE_SIGN <= failure_date)
     }
 
     /// The newest consecutive Off readings among those asked for after the failure date.

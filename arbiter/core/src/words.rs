@@ -12,6 +12,10 @@ const OF_ANOTHER: &str = "That BMC is another machine's: what it says is not abo
                           MachineBinding, or use `coroner repin` if its board was changed. Only who stands before the \
                           machine and sees it off may use `coroner confirm-off`.";
 
+/// Why a binding is disabled whose BMC contradicts the node itself.
+pub const OFF_WHILE_HEARD: &str =
+    "its BMC says Off while the node's beacons arrive: the binding names another machine's BMC";
+
 /// What the operator can do about a fence that makes no progress.
 pub const STALLED_ADVICE: &str = "Look at its BMC; if the machine is off, `coroner confirm-off`.";
 /// What the operator can do about a last read that failed.

@@ -7,6 +7,7 @@ use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::identity;
 use coroner_arbiter_core::rounds::{self, Rounds, Verified};
 use coroner_arbiter_replica::Role;
+use coroner_shared::bmc::Power;
 use coroner_shared::id::NodeName;
 
 use super::Tools;
@@ -41,7 +42,11 @@ pub(super) async fn rounds(tools: Tools) {
             continue;
         }
         let rounds = rounds.get_or_insert_with(|| Rounds::new(clock::now()));
-        for node in rounds.due(clock::now(), &published.state) {
+        let says_off = |node: &NodeName| {
+            let entry = tools.bmcs.entry(node);
+            entry.and_then(|e| e.with_track(|track| track.says_off(clock::now()))).unwrap_or(false)
+        };
+        for node in rounds.due(clock::now(), &published.state, says_off) {
             one_round(&tools, &node, rounds).await;
         }
     }
@@ -59,7 +64,7 @@ async fn one_round(tools: &Tools, node: &NodeName, rounds: &mut Rounds) {
     }
 }
 
-/// Reads identity over a session of its own and judges it.
+/// Reads identity over a session of its own and judges it, and whether the machine contradicts what its BMC says.
 async fn read(tools: &Tools, node: &NodeName) -> Verified {
     let state = tools.proposer.published().state;
     let Some(binding) = state.bindings.get(node) else {
@@ -69,18 +74,32 @@ async fn read(tools: &Tools, node: &NodeName) -> Verified {
         Ok(driver) => driver,
         Err(why) => return Verified::NotRead(why),
     };
-    let facts = driver.identify().await;
+    let read = driver.identify().await;
+    let (side, fleet) = (node_side(&state, node), fleet(&state));
+    let judged = read.map(|facts| {
+        let verdict = binding.pin.as_ref().map(|pin| identity::check(pin, &side, &facts, &fleet));
+        if let Some(entry) = tools.bmcs.entry(node) {
+            // Another session's identity says nothing of the warm session's readings, so only people are told.
+            entry.show_identity(&facts, verdict.as_ref(), clock::now());
+        }
+        identity::verify(binding.pin.as_ref(), &side, &facts, &fleet)
+    });
+    let off_at = match &judged {
+        Ok(Ok(pin)) => match driver.power_state(&pin.member).await {
+            Ok(reading) if reading.power == Power::Off => Some(clock::now()),
+            // The pool reads power all the time; here only Off says something of whose BMC it is.
+            Ok(_) | Err(_) => None,
+        },
+        Ok(Err(_)) | Err(_) => None,
+    };
     // Best effort: a session left behind dies by its own time-out.
     let _ = driver.close().await;
-    let facts = match facts {
-        Ok(facts) => facts,
+    let verified = match judged {
+        Ok(result) => Verified::Judged(result),
         Err(error) => return Verified::NotRead(error.full()),
     };
-    let (side, fleet) = (node_side(&state, node), fleet(&state));
-    let verdict = binding.pin.as_ref().map(|pin| identity::check(pin, &side, &facts, &fleet));
-    if let Some(entry) = tools.bmcs.entry(node) {
-        // Another session's identity says nothing of the warm session's readings, so only people are told.
-        entry.show_identity(&facts, verdict.as_ref(), clock::now());
-    }
-    Verified::Judged(identity::verify(binding.pin.as_ref(), &side, &facts, &fleet))
+    let Some(off_at) = off_at else { return verified };
+    tokio::time::sleep(rounds::AFTER_OFF.into()).await;
+    let now = clock::now();
+    verified.with_off(now.since(off_at), tools.hearing.spoke_ago(node))
 }

@@ -19,9 +19,10 @@ use super::views;
 use crate::command::Command;
 use crate::phase::Phase;
 use crate::state::{Enforced, Node};
+use crate::steady::OFF_BEFORE_SIGN;
 use crate::view::BmcRead;
-use crate::witness::pool::HeldProof;
 use crate::witness::summary::Source;
+use crate::words;
 
 /// While nothing comes of it a sign is told again after this.
 const AGAIN: Span = Span::from_secs(1);
@@ -31,8 +32,6 @@ const HEARD_EVERY: Span = Span::from_secs(5);
 const OLD_KEY_SILENT: Span = Span::from_secs(60);
 /// So many nodes are said to be heard since Enforce in one step: a fleet's first policy does not fill the log at once.
 const UNHEARD_PER_STEP: usize = 64;
-/// Off must have been read for so long when a beacon comes, to contradict it: a beacon may be on its way for a moment.
-const OFF_BEFORE_BEACON: Span = Span::from_secs(3);
 
 /// What was told to the log, so that it is not told twenty times a second.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +87,7 @@ impl Signs {
         let boot = node.member.as_ref().filter(|m| !m.boot_is_over())?.boot;
         let held = scene.pooled.newest_of_any(name)?;
         let young = held.clock_ago < scene.rules(name).beacons.suspect;
-        let since_then = at_most(scene, name, &held) < scene.now.since(since);
+        let since_then = held.at_most(scene.rules(name).beacons.suspect) < scene.now.since(since);
         let counts = young && since_then && held.source.boot().is_none_or(|of| of == boot);
         let seq = held.source.beacon().map_or(0, |(_, seq)| seq);
         (counts && self.may(scene.now, name, Told::Heard, AGAIN)).then(|| Command::Heard {
@@ -152,11 +151,10 @@ impl Signs {
         if !is_off_while_heard(scene, name) || !self.may(scene.now, name, Told::Contradiction, AGAIN) {
             return None;
         }
-        let why = "its BMC says Off while the node's beacons arrive: the binding names another machine's BMC";
         Some(Command::BindingVerified {
             node: name.clone(),
             hash: binding.hash.clone(),
-            result: Err(why.to_owned()),
+            result: Err(words::OFF_WHILE_HEARD.to_owned()),
         })
     }
 }
@@ -170,20 +168,8 @@ pub(super) fn is_off_while_heard(scene: &Scene<'_>, name: &NodeName) -> bool {
     };
     // A replica's traffic names no machine.
     let names_it = *held.source != Source::ReplicaTraffic;
-    let ago = at_most(scene, name, &held);
-    names_it && ago <= HEARD && off_for >= ago + OFF_BEFORE_BEACON
-}
-
-/// How long ago by the clock the sign itself may have been: a letter that does not list a node says that it was heard
-/// within S of it.
-fn at_most(scene: &Scene<'_>, name: &NodeName, held: &HeldProof<'_>) -> Span {
-    match held.source {
-        Source::Calm => held.clock_ago + scene.rules(name).beacons.suspect,
-        Source::Beacon { .. }
-        | Source::Brought { .. }
-        | Source::Registration { .. }
-        | Source::ReplicaTraffic => held.clock_ago,
-    }
+    let ago = held.at_most(scene.rules(name).beacons.suspect);
+    names_it && ago <= HEARD && off_for >= ago + OFF_BEFORE_SIGN
 }
 
 /// For how long by now some replica has read nothing but Off, twice at least and just now.

@@ -187,6 +187,31 @@ fn only_what_was_asked_for_after_the_failure_date_counts() {
 }
 
 #[test]
+fn off_that_was_said_of_the_living_proves_nothing_of_the_dead() {
+    let offs = |from: u64| (0..20).map(move |n| (from + n * 500, Reads(Power::Off, session(1))));
+    let read = |track: &BmcTrack, failed| track.view(replica(), at(10_500), at(failed)).read;
+    // Answered at 1000; a sign of life may be on its way for 3 s.
+    let track = played(offs(1000));
+    assert!(matches!(read(&track, 3_999), BmcRead::Off { .. }));
+    let BmcRead::Unclear { what, since } = read(&track, 4_000) else { panic!("{:?}", read(&track, 4_000)) };
+    assert_eq!(
+        (what.as_str(), since),
+        ("it said Off already while the machine was heard", Span::from_ms(6_500))
+    );
+    // On in between: somebody turned it on, and it died later.
+    let track = played(
+        [(0, Reads(Power::Off, session(1))), (3_000, Reads(Power::On, session(1)))]
+            .into_iter()
+            .chain(offs(6_000)),
+    );
+    assert!(matches!(read(&track, 5_900), BmcRead::Off { reads: 20, .. }), "{:?}", read(&track, 5_900));
+    // For whoever looks after bindings in calm times.
+    assert!(track.says_off(at(15_500)) && track.says_off(at(15_500) + GAP_MAX));
+    assert!(!track.says_off(at(15_500) + GAP_MAX + Span::from_ms(1)));
+    assert!(!played(on_at(&[1])).says_off(at(2)) && !BmcTrack::new(track.pin).says_off(at(0)));
+}
+
+#[test]
 fn anything_but_off_ends_a_run_of_offs() {
     let rows = [
         Reads(Power::On, session(1)),

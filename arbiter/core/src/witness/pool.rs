@@ -21,6 +21,7 @@ use coroner_shared::time::{Mono, Span};
 
 use super::attention::{Attention, Tick};
 use super::summary::{NodeSummary, ReporterSummary, SilenceSummary, Source, Summary};
+use crate::policy::select::rules_for;
 use crate::state::State;
 use crate::view::Sign;
 
@@ -74,6 +75,20 @@ pub struct HeldProof<'a> {
     pub ago: Span,
     /// Its age by the clock.
     pub clock_ago: Span,
+}
+
+impl HeldProof<'_> {
+    /// How long ago by the clock the sign itself may have been: a letter that does not list a node says that it was heard
+    /// within S (`suspect`) of it.
+    pub fn at_most(&self, suspect: Span) -> Span {
+        match self.source {
+            Source::Calm => self.clock_ago + suspect,
+            Source::Beacon { .. }
+            | Source::Brought { .. }
+            | Source::Registration { .. }
+            | Source::ReplicaTraffic => self.clock_ago,
+        }
+    }
 }
 
 /// What one observer says of one subject, over all replicas.
@@ -149,6 +164,13 @@ impl Pool {
     /// after something, and for people.
     pub fn last_sign(&self, now: Mono, state: &State, node: &NodeName) -> Option<Sign> {
         self.at(now, state).last_sign_by_clock(node)
+    }
+
+    /// How long ago at most, by the clock, the machine itself spoke last; traffic of a replica names no machine.
+    pub fn spoke_ago(&self, now: Mono, state: &State, node: &NodeName) -> Option<Span> {
+        let held = self.at(now, state).newest_of_any(node)?;
+        let suspect = rules_for(state, node).beacons.suspect;
+        (*held.source != Source::ReplicaTraffic).then(|| held.at_most(suspect))
     }
 
     /// Whether any replica holds a proof of life of a node at most this old.

@@ -7,10 +7,22 @@ use coroner_shared::time::Span;
 use super::{Play, Story, Told, held, is, name, offs, paged, released};
 use crate::sim::bmc::{MEMBER, OTHER, Traits};
 use crate::sim::people::Act;
-use crate::sim::trouble::Trouble;
-use crate::sim::{Sim, Site};
+use crate::sim::trouble::{Trouble, isolation};
+use crate::sim::{Condition, Sim, Site};
 
 pub(super) const ALL: &[Story] = &[
+    Story {
+        name: "a_bmc_that_says_off_of_a_machine_that_is_heard_is_not_believed",
+        thread: "turing-machines/BMC-Firmware#226; inferred for one that stays so",
+        lesson: "A BMC said Off of a machine that was running; once it could not be heard, that was taken for its proof.",
+        play: a_bmc_that_says_off_of_a_machine_that_is_heard_is_not_believed,
+    },
+    Story {
+        name: "off_is_said_of_a_machine_that_is_then_cut_off",
+        thread: "inferred",
+        lesson: "A BMC said Off of a machine that ran; when its network was cut it was found off, and its workloads ran twice.",
+        play: off_is_said_of_a_machine_that_is_then_cut_off,
+    },
     Story {
         name: "bmcs_that_changed_places_turn_nobody_off",
         thread: "inferred",
@@ -57,6 +69,35 @@ fn site(seed: u64, change: fn(&mut Traits)) -> Site {
 
 fn disabled(sim: &Sim, node: usize) -> bool {
     sim.state().bindings.iter().any(|(of, binding)| of.as_str() == name(node) && binding.disabled.is_some())
+}
+
+fn a_bmc_that_says_off_of_a_machine_that_is_heard_is_not_believed() -> Told {
+    let mut play = Play::of(Site::plain(2261, 5, 0));
+    play.sim.change_bmc("n4", |bmc| bmc.stuck = Some(Power::Off));
+    // One polling round of calm times, and the seconds that a beacon may have been on its way.
+    play.until(40, "its binding is disabled, and people are paged", |sim| {
+        disabled(sim, 4) && paged(sim, 4, "BindingRefused")
+    })?;
+    play.begin(Trouble::Cut { cut: isolation(&[4]), span: Span::from_secs(120) });
+    play.until(40, "it is held for its BMC", |sim| is(sim, 4, "Held"))?;
+    play.never(75, "a power command, a proof or a release", |sim| {
+        offs(sim, None) > 0 || is(sim, 4, "ProvenOff") || released(sim, 4)
+    })?;
+    play.check(play.sim.condition("n4") == Some(Condition::Runs), "it runs throughout")?;
+    play.sim.change_bmc("n4", |bmc| bmc.stuck = None);
+    play.end()
+}
+
+fn off_is_said_of_a_machine_that_is_then_cut_off() -> Told {
+    let mut play = Play::of(Site::plain(2262, 5, 0));
+    // As of a BMC that is wired to no machine: it says Off and yes, and does nothing.
+    play.sim.change_bmc("n4", |bmc| (bmc.stuck, bmc.ignores) = (Some(Power::Off), true));
+    play.wait(150);
+    play.begin(Trouble::Cut { cut: isolation(&[4]), span: Span::from_secs(120) });
+    play.never(115, "it is released while it runs", |sim| released(sim, 4))?;
+    play.check(play.sim.condition("n4") == Some(Condition::Runs), "it runs throughout")?;
+    play.sim.change_bmc("n4", |bmc| (bmc.stuck, bmc.ignores) = (None, false));
+    play.end()
 }
 
 fn bmcs_that_changed_places_turn_nobody_off() -> Told {
