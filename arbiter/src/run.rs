@@ -87,8 +87,8 @@ pub async fn run(args: Args) -> anyhow::Result<String> {
     let writer = Writer::new(&client);
     let publisher = Publisher::new(client);
     tasks.spawn(named("pruning", prune(proposer.clone(), publisher.clone())));
-    let made_again = executor::Again::default();
-    let tools = Tools { proposer, bmcs, hearing, writer, publisher, telemetry, made_again };
+    let (made_again, told) = (executor::Kept::default(), executor::Kept::default());
+    let tools = Tools { proposer, bmcs, hearing, writer, publisher, telemetry, made_again, told };
     tasks.spawn(named("executor", executor::run(tools)));
     wait(tasks, ended).await
 }

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::bmc_open::Opener;
 use crate::bmc_pool::BmcPool;
-use crate::executor::{Again, Tools};
+use crate::executor::{Kept, Tools};
 use crate::hearing;
 use crate::ingress::Ingress;
 use crate::k8s::auth::Reviewer;
@@ -134,7 +134,8 @@ impl Site {
             writer: Writer::new(&client),
             publisher: Publisher::new(client),
             telemetry,
-            made_again: Again::default(),
+            made_again: Kept::default(),
+            told: Kept::default(),
         };
         let ingress =
             Ingress { proposer, reviewer, hearing, shown, cluster: CLUSTER, numbers: Arc::default() };

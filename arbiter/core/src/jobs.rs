@@ -267,6 +267,15 @@ fn of_node(state: &State, name: &NodeName, node: &Node, jobs: &mut Vec<Job>) {
 // === impl Job ===
 
 impl Job {
+    /// Whether one that runs is the one that is wanted now. A page goes on in the words that it began with: only its text
+    /// may have another age or number in it since, and to begin it anew would be to tell it twice.
+    pub fn goes_on_as(&self, wanted: &Self) -> bool {
+        match (self, wanted) {
+            (Self::Page { .. }, Self::Page { .. }) => self.key() == wanted.key(),
+            _ => self == wanted,
+        }
+    }
+
     /// Its name: two jobs with one key never run at once.
     pub fn key(&self) -> JobKey {
         let of = |kind, life: &Life| JobKey {

@@ -47,6 +47,7 @@ pub mod snapshot;
 pub mod state;
 pub mod status;
 pub mod steady;
+pub mod told;
 pub mod verdict;
 pub mod view;
 pub mod witness;

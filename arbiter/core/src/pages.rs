@@ -67,10 +67,20 @@ pub(crate) fn due(state: &State, name: &NodeName, node: &Node) -> Vec<(Page, Mon
                 let advice = words::bmc_advice(&failed.why, words::LAST_READ_ADVICE);
                 let text = format!("it is proven off and not released: {}. {advice}", failed.why);
                 page("LastReadFailed", text, failed.since + PATIENCE);
+            } else {
+                // Nothing was refused: whatever is read before a release gives no answer at all.
+                let text = format!(
+                    "it is proven off, and its release has not begun for {}. Look at the API server.",
+                    timings.stalled
+                );
+                page("ReleaseWaits", text, since + timings.stalled);
             }
         }
         Phase::Releasing { .. } => {
-            let text = "its taint could not be written for a minute. Look at the API server.".to_owned();
+            let text =
+                "its taint could not be written for a minute. Look at the API server, and at its BMC, which \
+                        must say Off once more before that."
+                    .to_owned();
             page("ReleaseWaits", text, since + PATIENCE);
         }
         Phase::Released { on_since, .. } => {

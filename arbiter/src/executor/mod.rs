@@ -15,6 +15,7 @@ use coroner_arbiter_core::command::{Command, Outcome};
 use coroner_arbiter_core::jobs::{self, Job, JobKey};
 use coroner_arbiter_core::last_read::MadeAgain;
 use coroner_arbiter_core::state::State;
+use coroner_arbiter_core::told::Told;
 use coroner_arbiter_replica::{NotLeader, Role};
 use coroner_shared::time::{Mono, Span};
 use tokio::sync::watch;
@@ -47,13 +48,15 @@ pub struct Tools {
     pub publisher: Publisher,
     /// Metrics.
     pub telemetry: Arc<Telemetry>,
-    /// Readings that were made again.
-    pub made_again: Again,
+    /// Readings that were made again; a cache, so losing it costs time only.
+    pub made_again: Kept<MadeAgain>,
+    /// What people were told lately.
+    pub told: Kept<Told>,
 }
 
-/// What is kept of readings that were made again; a cache, so losing it costs time only.
-#[derive(Clone, Default)]
-pub struct Again(Arc<Mutex<MadeAgain>>);
+/// What the leader keeps for itself, beside the log.
+#[derive(Default)]
+pub struct Kept<T>(Arc<Mutex<T>>);
 
 /// One that runs.
 struct Running {
@@ -73,6 +76,8 @@ pub async fn run(tools: Tools) {
     loop {
         let snapshot = published.borrow_and_update().clone();
         let now = clock::now();
+        // Followers as well: who leads next must know what people were told.
+        tools.told.with(|told| told.look(now, &snapshot.state));
         reconcile(&tools, &snapshot, now, &mut running, &mut ended, &mut tasks);
         tokio::select! {
             changed = published.changed() => if changed.is_err() { break },
@@ -104,7 +109,7 @@ fn reconcile(
         Role::Follower { .. } => BTreeMap::new(),
     };
     running.retain(|key, run| {
-        let keep = wanted.get(key) == Some(&run.job);
+        let keep = wanted.get(key).is_some_and(|wanted| run.job.goes_on_as(wanted));
         if !keep {
             run.cancel.send_replace(true);
         }
@@ -155,11 +160,17 @@ async fn perform(tools: &Tools, job: &Job, mut cancelled: watch::Receiver<bool>)
     }
 }
 
-// === impl Again ===
+// === impl Kept ===
 
-impl Again {
+impl<T> Clone for Kept<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Kept<T> {
     /// Works on what is kept.
-    fn with<T>(&self, work: impl FnOnce(&mut MadeAgain) -> T) -> T {
+    fn with<A>(&self, work: impl FnOnce(&mut T) -> A) -> A {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,5 +1,6 @@
 //! Copies the log's truth to our resources, and gives pages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coroner_arbiter_core::command::Command;
@@ -207,21 +208,16 @@ fn acceptance(unusable: Option<&str>, conflicts: &[String]) -> (&'static str, St
 
 /// Gives a page, and tells the log, so that no later leader gives it again.
 pub(super) async fn page(tools: &Tools, node: &NodeName, reason: &str, text: &str) {
-    tracing::warn!(%node, reason, "{text}");
-    tools.telemetry.pages.get_or_create(&Reason { reason: reason.to_owned() }).inc();
-    let uid = tools
-        .proposer
-        .published()
-        .state
-        .nodes
-        .get(node)
-        .and_then(|n| n.facts.as_ref())
-        .map(|f| f.uid.to_string());
-    // The metric and the log have it already; an event that cannot be written must not make it a flood of pages.
-    if let Err(error) =
-        tools.publisher.page(node, &uid.unwrap_or_default(), reason, text, &clock::wall(Span::ZERO)).await
-    {
-        tracing::warn!(%node, error = %crate::transport::chain(&error), "the kube event of a page was not written");
+    let state = Arc::clone(&tools.proposer.published().state);
+    if tools.told.with(|told| told.tell(clock::now(), &state, node, reason)) {
+        tracing::warn!(%node, reason, "{text}");
+        tools.telemetry.pages.get_or_create(&Reason { reason: reason.to_owned() }).inc();
+        let facts = state.nodes.get(node).and_then(|known| known.facts.as_ref());
+        let uid = facts.map(|facts| facts.uid.to_string()).unwrap_or_default();
+        // The metric and the log have it already; an event that cannot be written must not make it a flood of pages.
+        if let Err(error) = tools.publisher.page(node, &uid, reason, text, &clock::wall(Span::ZERO)).await {
+            tracing::warn!(%node, error = %crate::transport::chain(&error), "the kube event of a page was not written");
+        }
     }
     let _ = tools.commit(Command::Paged { node: node.clone(), reason: reason.to_owned() }).await;
     tokio::time::sleep(AGAIN).await;

@@ -195,4 +195,35 @@ impl Sim {
             world.network.heal(now, *cut);
         }
     }
+
+    /// Two BMCs answer at each other's address; a second time they are back.
+    pub fn swap_bmcs(&mut self, one: &str, other: &str) {
+        let (one, other) = (self.index(one), self.index(other));
+        self.shared.world.borrow_mut().bmcs.swap(one, other);
+    }
+
+    /// A BMC answers nobody, or does again.
+    pub fn bmc_dead(&mut self, node: &str, dead: bool) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().bmcs[index].dead = dead;
+    }
+
+    /// A BMC answers so many of a hundred calls with 500.
+    pub fn bmc_errors(&mut self, node: &str, percent: u64) {
+        let index = self.index(node);
+        self.shared.world.borrow_mut().bmcs[index].traits.errors = percent;
+    }
+
+    /// The process of the replica that leads is killed, and starts again after so long.
+    pub fn kill_leader(&mut self, away: Span) {
+        let mut world = self.shared.world.borrow_mut();
+        if let Some(replica) = world.leader() {
+            world.begin(super::trouble::Trouble::ReplicaKilled { replica, away });
+        }
+    }
+
+    /// The API server answers nobody, or does again.
+    pub fn api_down(&mut self, down: bool) {
+        self.shared.world.borrow_mut().api.down = down;
+    }
 }

@@ -87,6 +87,14 @@ impl Sim {
         world.truth.pages.keys().filter(|(name, _)| of(name)).map(|(_, reason)| reason.clone()).collect()
     }
 
+    /// How often people were told the same of a node at most, and of what.
+    #[must_use]
+    pub fn told_most(&self, node: &str) -> (u32, String) {
+        let world = self.shared.world.borrow();
+        let of = world.truth.pages.iter().filter(|((name, _), _)| name.as_str() == node);
+        of.map(|((_, reason), count)| (*count, reason.clone())).max().unwrap_or_default()
+    }
+
     /// Whether a machine has power, in truth.
     #[must_use]
     pub fn has_power(&self, node: &str) -> bool {

@@ -9,11 +9,15 @@ mod writes;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::jobs::{self, Job, JobKey};
 use coroner_arbiter_core::last_read::MadeAgain;
+use coroner_arbiter_core::state::State;
+use coroner_arbiter_core::told::Told;
 use coroner_arbiter_replica::Role;
+use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 
 use super::process::Published;
@@ -33,6 +37,8 @@ pub(crate) struct Running {
     wanted: Option<(u64, Rc<BTreeMap<JobKey, Job>>)>,
     /// Readings that were made again.
     made_again: MadeAgain,
+    /// What people were told lately, and the state that was looked at last for it.
+    told: (Told, Option<Arc<State>>),
 }
 
 struct Under {
@@ -51,6 +57,18 @@ pub(crate) struct Cancel {
 // === impl Running ===
 
 impl Running {
+    /// Keeps in mind what people were told. What stood until now is looked at once more when the state changes.
+    fn look(&mut self, now: Mono, published: &Published) {
+        let (told, seen) = &mut self.told;
+        if seen.as_ref().is_some_and(|state| state.applied == published.state.applied) {
+            return;
+        }
+        if let Some(stood_until_now) = seen.replace(Arc::clone(&published.state)) {
+            told.look(now, &stood_until_now);
+        }
+        told.look(now, &published.state);
+    }
+
     /// What the state asks for; it follows from the state alone, so it is found anew only when that has changed.
     fn wanted(&mut self, published: &Published) -> Rc<BTreeMap<JobKey, Job>> {
         if let Some((_, wanted)) = self.wanted.as_ref().filter(|(at, _)| *at == published.applied) {
@@ -80,6 +98,7 @@ impl World {
         let now = self.machines[host].host_time(self.now);
         let signal = self.reactor.signal();
         let Some(process) = self.replicas[index].process.as_deref_mut() else { return };
+        process.running.look(now, &process.published);
         let leads = process.published.role == Role::Leader;
         if !leads && process.running.jobs.is_empty() {
             return;
@@ -88,7 +107,7 @@ impl World {
         let group = process.group;
         let mut over = Vec::new();
         process.running.jobs.retain(|key, under| {
-            let keep = wanted.get(key) == Some(&under.job);
+            let keep = wanted.get(key).is_some_and(|wanted| under.job.goes_on_as(wanted));
             if !keep {
                 under.cancel.wanted.set(false);
                 under.cancel.changed.send();
@@ -125,6 +144,14 @@ impl World {
 }
 
 impl Shared {
+    /// Whether people were not told of that lately.
+    fn is_news(&self, index: usize, node: &NodeName, reason: &str) -> bool {
+        let now = self.host_now(index);
+        let mut world = self.world.borrow_mut();
+        let Some(process) = world.replicas[index].process.as_deref_mut() else { return false };
+        process.running.told.0.tell(now, &process.published.state, node, reason)
+    }
+
     fn job_ended(&self, index: usize, group: Group, key: JobKey, job: &Job) {
         let now = self.host_now(index);
         let mut world = self.world.borrow_mut();
@@ -162,7 +189,9 @@ async fn perform(shared: &Shared, index: usize, job: &Job, cancel: Cancel) {
             std::future::pending::<()>().await;
         }
         Job::Page { node, reason, text } => {
-            shared.world.borrow_mut().paged(node, reason, text);
+            if shared.is_news(index, node, reason) {
+                shared.world.borrow_mut().paged(node, reason, text);
+            }
             let command = Command::Paged { node: node.clone(), reason: reason.clone() };
             // Not committed: given again.
             let _ = shared.commit(index, command).await;
