@@ -44,7 +44,7 @@ impl Invariant for Barred {
                 });
                 condemned.into_iter().find_map(|(name, class)| why_not(before, name, class))
             }
-            Fact::Command { machine, off: true, sent } => {
+            Fact::Command { machine, off: true, sent, .. } => {
                 let name = &world.machines[*machine].name;
                 let (since, why) = self.stopped.get(name)?;
                 (sent.since(*since) > LOOKED).then(|| format!("ForceOff to {name} left although {why}"))
@@ -54,6 +54,7 @@ impl Invariant for Barred {
             | Fact::TurnedOn { .. }
             | Fact::Tainted { .. }
             | Fact::Started { .. }
+            | Fact::Paged { .. }
             | Fact::Due { .. }
             | Fact::End => None,
         }

@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 
 use coroner_arbiter_core::brake::limits;
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
+use coroner_arbiter_core::policy::Mode;
 use coroner_arbiter_core::state::State;
 
 use super::Invariant;
 use crate::sim::By;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
+
+/// The page's default of how many of one domain.
+const PER_DOMAIN: u32 = 1;
 
 pub(super) struct Blast;
 
@@ -29,6 +33,7 @@ impl Invariant for Blast {
             | Fact::Command { .. }
             | Fact::Tainted { .. }
             | Fact::Started { .. }
+            | Fact::Paged { .. }
             | Fact::Due { .. }
             | Fact::End => None,
         }
@@ -58,13 +63,20 @@ fn in_flight(state: &State) -> Option<String> {
         all += 1;
         *domains.entry(&incident.domain).or_default() += 1;
     }
-    let limits = limits(state);
-    if all > limits.in_flight {
-        return Some(format!("{all} nodes are in flight, {} may be", limits.in_flight));
+    // By the page, and not by the core; of several policies the strictest.
+    let by_page = match state.members() {
+        0..20 => 1,
+        20..200 => 2,
+        members => (members / 100).min(5),
+    };
+    let brakes = || state.policies.values().filter(|p| p.mode == Mode::Enforce).map(|p| p.brakes);
+    let most = brakes().map(|b| b.in_flight.unwrap_or(by_page)).min().unwrap_or(by_page);
+    if all > most {
+        return Some(format!("{all} nodes are in flight, {most} may be"));
     }
     let (domain, count) = domains.into_iter().max_by_key(|(_, count)| *count)?;
-    (count > limits.per_domain)
-        .then(|| format!("{count} nodes of {domain} are in flight, {} may be", limits.per_domain))
+    let most = brakes().map(|b| b.per_domain).min().unwrap_or(PER_DOMAIN);
+    (count > most).then(|| format!("{count} nodes of {domain} are in flight, {most} may be"))
 }
 
 fn down(world: &World) -> Option<String> {

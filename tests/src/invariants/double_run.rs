@@ -14,7 +14,7 @@ impl Invariant for DoubleRun {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Started { machine, workload } = fact else { return None };
+        let Fact::Started { machine, workload, .. } = fact else { return None };
         let other = world.machines.iter().enumerate().find(|(index, m)| {
             index != machine
                 && m.runs.iter().any(|(pod, w)| w == workload && !world.truth.vouched.contains(pod))

@@ -50,6 +50,7 @@ impl Invariant for InTime {
             | Fact::TurnedOff { .. }
             | Fact::TurnedOn { .. }
             | Fact::Started { .. }
+            | Fact::Paged { .. }
             | Fact::End => None,
         }
     }

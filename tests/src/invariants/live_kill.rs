@@ -20,7 +20,7 @@ impl Invariant for LiveKill {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Command { machine, off: true, sent } = fact else { return None };
+        let Fact::Command { machine, off: true, sent, .. } = fact else { return None };
         let name = &world.machines[*machine].name;
         // A machine that speaks for another node is not heard as its own.
         let odd = !world.machines[*machine].odd.is_none();

@@ -18,7 +18,7 @@ impl Invariant for Looked {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Command { machine, off: true, sent } = fact else { return None };
+        let Fact::Command { machine, off: true, sent, .. } = fact else { return None };
         let name = &world.machines[*machine].name;
         match world.truth.looks.get(name).filter(|asked| **asked <= *sent) {
             Some(asked) if sent.since(*asked) <= LOOK => None,

@@ -11,9 +11,12 @@
 //! | no live kill | no power-off is sent to a running machine that somebody who reaches the leader hears | `live_kill.rs` | design 1, no-live-kill |
 //! | heard is not condemned | no condemnation by silence of a machine heard within S by somebody who reaches the leader | `heard.rs` | design 8 |
 //! | bounded blast | never more in flight, per domain or down by our hand than the brakes allow, and a majority of replicas' hosts and of etcd voters left | `blast.rs` | design 3, brakes |
-//! | the pace holds | decisions no faster than the pace, the rolling budget and two of a domain in ten minutes, counted anew | `pace.rs` | design 3, brakes |
+//! | the pace holds | decisions no faster than the pace, the rolling budget, two of a domain in ten minutes and the deaths of one node in a day, counted anew | `pace.rs` | design 3, brakes |
 //! | evidence holds | a condemnation's record gives the same verdict again, with H silent observers and no answer | `evidence.rs` | design 3, rules 1 and 3 |
-//! | rules hold | a condemnation meets every rule of the page, counted anew: domains, torn, rack, storm, renewal, steadiness, a new leader's grace | `rules.rs` | design 3 |
+//! | rules hold | a condemnation meets every rule of the page, counted anew: domains, a blind arbiter, torn, rack, storm, renewal, steadiness, Off in a goodbye, a new leader's grace | `rules.rs` | design 3 |
+//! | the chain is whole | what is decided or proven is on the evidence chain, each record hashed anew, and nothing else is | `chain.rs` | design 2, evidence |
+//! | one executor | a replica sends no more power-offs in an incident than it has attempts committed | `one_executor.rs` | design 8 |
+//! | a released pod is over | no pod that was bound to a node at its taint begins to run again | `pods_end.rs` | design 8, oracle 3 |
 //! | accusers are true | counted observers live, are not deaf, have heard the subject before, and the deadline ran from the last time anybody heard it, the leader's pauses left out | `accusers.rs` | design 3, rule 1 and failure date |
 //! | proofs keep the table | three Offs of one machine over the span of their row, the last over a new session | `table.rs` | design 4, table |
 //! | edges have causes | re-fence only by the same boot heard, answers only of their attempt, no way out of a storm unheard, the taint until Ready long enough and nothing is left | `edges.rs` | design 2b |
@@ -27,14 +30,16 @@
 //! | nothing lost | every incident is closed, or says what it waits for | `nothing_lost.rs` | design 1, nothing-lost |
 //! | barred is barred | nothing is condemned in Observe, by silence in a storm or a planned reboot; nothing is sent while paused, opted out, observed or with a disabled binding | `barred.rs` | design 3, brakes; design 2b |
 //! | in time | a lone death with a good BMC is decided, proven and released in time, or held by a brake | `in_time.rs` | design 8, liveness |
-//! | settles | half an hour after everything healed every node is Alive | `settles.rs` | design 8, liveness |
-//! | few pages | nobody is told the same of a node again and again | `few_pages.rs` | design 1, explains-itself |
+//! | settles | half an hour after everything healed every node is Alive, and no storm and no finding is left | `settles.rs` | design 8, liveness |
+//! | recovers | once everything healed, a fenced node that runs again, Ready and with nothing of its old life left, is Alive within 60 s, or as long as its policy's timings say | `recovers.rs` | design 8, liveness |
+//! | few pages | nobody is told the same of a node more than three times in ten minutes | `few_pages.rs` | design 1, explains-itself |
 //! | small log | entries are bounded by what happens, not by the speed of commits | `small_log.rs` | design 8, liveness |
 //! | clean end | a node that is Alive again carries nothing of ours, and what others set is there byte for byte | `clean_end.rs` | design 1, leaves-no-trace |
 
 mod accusers;
 mod barred;
 mod blast;
+mod chain;
 mod clean_end;
 mod double_run;
 mod edges;
@@ -47,9 +52,12 @@ mod live_kill;
 mod looked;
 mod nothing_lost;
 mod off_at_taint;
+mod one_executor;
 mod pace;
 mod persons_word;
+mod pods_end;
 mod proven_off;
+mod recovers;
 mod release_over;
 mod released_proven;
 mod right_machine;
@@ -61,6 +69,8 @@ mod table;
 mod tests;
 
 use coroner_shared::time::Span;
+
+pub(crate) use settles::what_lasts;
 
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
@@ -100,9 +110,13 @@ pub(crate) fn all() -> Vec<Box<dyn Invariant>> {
         Box::new(nothing_lost::NothingLost),
         Box::new(clean_end::CleanEnd),
         Box::<barred::Barred>::default(),
+        Box::new(chain::Chain),
+        Box::<one_executor::OneExecutor>::default(),
+        Box::<pods_end::PodsEnd>::default(),
+        Box::<recovers::Recovers>::default(),
         Box::new(settles::Settles),
         Box::<in_time::InTime>::default(),
-        Box::new(few_pages::FewPages),
+        Box::<few_pages::FewPages>::default(),
         Box::new(small_log::SmallLog),
     ]
 }

@@ -58,6 +58,7 @@ impl Invariant for OffAtTaint {
             Fact::Committed { .. }
             | Fact::Command { .. }
             | Fact::Started { .. }
+            | Fact::Paged { .. }
             | Fact::Due { .. }
             | Fact::End => None,
         }

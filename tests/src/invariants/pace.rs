@@ -1,13 +1,14 @@
 //! The pace holds: on every prefix of the log decisions come no faster than the brakes say, counted anew from the page: the
-//! pace, the rolling budget, and how many of one domain within ten minutes.
+//! pace, the rolling budget, how many of one domain within ten minutes, and how many deaths of one node in a day.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use coroner_arbiter_core::brake::storm_on;
+use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::phase::EvidenceClass;
 use coroner_arbiter_core::policy::Brakes;
 use coroner_arbiter_core::state::State;
-use coroner_shared::id::IncidentId;
+use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::time::{Mono, Span};
 
 use super::Invariant;
@@ -16,6 +17,9 @@ use crate::sim::world::World;
 
 /// The window of what one domain may lose.
 const DOMAIN_WINDOW: Span = Span::from_mins(10);
+
+/// The window of `deathsPerDay`.
+const DEATHS_WINDOW: Span = Span::from_mins(24 * 60);
 
 /// All times are the log's.
 #[derive(Default)]
@@ -26,6 +30,8 @@ pub(super) struct Pace {
     used: (Span, Mono),
     domains: BTreeMap<String, Vec<(Mono, IncidentId)>>,
     paid: BTreeSet<IncidentId>,
+    /// Incidents in which a node was proven off, as long as nobody cleared them, each with the first time.
+    deaths: BTreeMap<NodeName, BTreeMap<IncidentId, Mono>>,
 }
 
 impl Invariant for Pace {
@@ -34,12 +40,15 @@ impl Invariant for Pace {
     }
 
     fn see(&mut self, world: &World, fact: &Fact<'_>) -> Option<String> {
-        let Fact::Committed { before, after, .. } = fact else { return None };
+        let Fact::Committed { entry, before, after, .. } = fact else { return None };
         if after.now < self.now {
             // A fresh group counts anew.
             *self = Self::default();
         }
         self.now = after.now;
+        if let Command::ClearHeld { node, .. } | Command::NodeGone { node, .. } = &entry.command {
+            self.deaths.remove(node);
+        }
         let brakes: Vec<Brakes> = world.site.policies.values().map(|policy| policy.brakes).collect();
         for (name, node) in &after.nodes {
             let was = before.nodes.get(name).map_or("", |n| n.phase.name());
@@ -47,10 +56,21 @@ impl Invariant for Pace {
             let harm = !matches!(incident.class, Some(EvidenceClass::FoundOff) | None);
             let wrong = if node.phase.name() == "Condemned" && was != "Condemned" {
                 self.decided(&brakes, before, after)
+                    .or_else(|| harm.then(|| self.repeats(&brakes, name, id)).flatten())
                     .or_else(|| harm.then(|| self.of_domain(&brakes, &incident.domain, id)).flatten())
             } else if node.phase.name() == "Fencing" && was == "Condemned" && harm {
                 self.paid(&brakes, after, id)
             } else {
+                let proven = node.phase.name() == "ProvenOff" && was != "ProvenOff" && was != "Releasing";
+                if node.phase.name() == "Held"
+                    && let Some(deaths) = self.deaths.get_mut(name)
+                {
+                    // What was proven no longer holds.
+                    deaths.remove(id);
+                }
+                if proven && incident.proven == Some(after.now) {
+                    self.deaths.entry(name.clone()).or_default().entry(id.clone()).or_insert(self.now);
+                }
                 None
             };
             if let Some(why) = wrong {
@@ -70,6 +90,15 @@ impl Pace {
         let since = self.last.replace(self.now).map(|last| self.now.since(last))?;
         (since < pace)
             .then(|| format!("decided {since} after the decision before it, {pace} must be between"))
+    }
+
+    /// Whoever died so often within a day is left to a person. An incident never counts against itself.
+    fn repeats(&self, brakes: &[Brakes], name: &NodeName, own: &IncidentId) -> Option<String> {
+        let most = brakes.iter().map(|b| b.deaths_per_day).min()?;
+        let others = self.deaths.get(name)?.iter().filter(|(id, _)| *id != own);
+        let lately = others.filter(|(_, at)| self.now.since(**at) < DEATHS_WINDOW).count();
+        (lately + 1 >= most as usize)
+            .then(|| format!("it died {lately} times within a day, and {most} are left to a person"))
     }
 
     fn of_domain(&mut self, brakes: &[Brakes], domain: &str, id: &IncidentId) -> Option<String> {

@@ -37,6 +37,7 @@ impl Invariant for ReleasedProven {
             | Fact::TurnedOff { .. }
             | Fact::TurnedOn { .. }
             | Fact::Started { .. }
+            | Fact::Paged { .. }
             | Fact::Due { .. }
             | Fact::End => None,
         }

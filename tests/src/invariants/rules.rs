@@ -1,11 +1,15 @@
 //! Rules hold: a condemnation's record meets every rule of the decision page, counted anew from the page and not by
-//! the core: domains, a torn network, a rack, a storm, the kubelet's renewal, an unsteady BMC, a new leader's grace.
+//! the core: domains, a blind arbiter, a torn network, a rack, a storm, the kubelet's renewal, an unsteady BMC, Off in a
+//! goodbye, a new leader's grace.
 
 use std::collections::BTreeSet;
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
+use coroner_arbiter_core::policy::select::rules_for;
+use coroner_arbiter_core::state::State;
 use coroner_arbiter_core::view::{BmcRead, FleetView, Said, Standing, View};
+use coroner_shared::beacon::GoodbyeKind;
 use coroner_shared::time::Span;
 
 use super::Invariant;
@@ -20,6 +24,11 @@ const GRACE: Span = Span::from_ms(990);
 const FROM_NOTHING: Span = Span::from_ms(9_900);
 /// A BMC that is not steady must say Off for so long.
 const UNSTEADY: Span = Span::from_secs(30);
+/// Firmware shows Off for a moment in a planned reboot; whoever said that it shuts down is off for good (E0).
+const OFF_IN_REBOOT: Span = Span::from_secs(120);
+const OFF_IN_SHUTDOWN: Span = Span::from_secs(30);
+/// A view is older than the log's time by so much at most, so a goodbye may have been over in it.
+const SLACK: Span = Span::from_secs(1);
 
 pub(super) struct Rules;
 
@@ -37,8 +46,10 @@ impl Invariant for Rules {
             return None;
         }
         let broken = match class {
-            EvidenceClass::FoundOff => found_off(view),
-            EvidenceClass::HostSilentBmcOn => domains(view).or_else(|| fleet(view)).or_else(|| renewal(view)),
+            EvidenceClass::FoundOff => blind(view).or_else(|| found_off(view, planned_off(before, view))),
+            EvidenceClass::HostSilentBmcOn => {
+                domains(view).or_else(|| blind(view)).or_else(|| fleet(view)).or_else(|| renewal(view))
+            }
             EvidenceClass::Ordered { .. } => None,
         };
         broken
@@ -62,6 +73,17 @@ fn domains(view: &View) -> Option<String> {
         _ => (others(silent().map(|o| o.domain.as_str()).collect()), available.min(3)),
     };
     (found < wanted).then(|| format!("its accusers come from {found} other domains, {wanted} are needed"))
+}
+
+/// Rule 5: an arbiter that lost its quorum, or does not hear more than one and a tenth of the others, may itself be the one
+/// that is cut off. It condemns nobody.
+fn blind(view: &View) -> Option<String> {
+    let FleetView { others_alive, unexplained, quorum, .. } = view.fleet;
+    if !quorum {
+        return Some("its leader has no quorum".to_owned());
+    }
+    (unexplained > 1 && unexplained * 10 > others_alive)
+        .then(|| format!("{unexplained} of {others_alive} others are unheard, and nobody says why"))
 }
 
 /// Rule 6, the class Correlated, and the storm brake.
@@ -102,10 +124,32 @@ fn grace(world: &World, term: u64) -> Option<String> {
     (group < FROM_NOTHING).then(|| format!("no replica has been running for longer than {group}"))
 }
 
-fn found_off(view: &View) -> Option<String> {
-    let enough = view.bmc.iter().any(|bmc| match bmc.read {
-        BmcRead::Off { reads, over } => reads >= 2 && (bmc.steady || over >= UNSTEADY),
-        BmcRead::On | BmcRead::Silent { .. } | BmcRead::Unclear { .. } | BmcRead::NotRead => false,
-    });
-    (!enough).then(|| "no replica knows its BMC as steady or has read Off for 30 s".to_owned())
+/// For how long Off must have been read in the goodbye that its agent said, if that still stands.
+fn planned_off(before: &State, view: &View) -> Option<Span> {
+    let goodbye = before.nodes.get(&view.node)?.goodbye.as_ref()?;
+    let last = view.last_sign.as_ref().and_then(|sign| sign.beacon);
+    let ended = last.is_some_and(|(boot, number)| boot == view.incarnation.boot && number > goodbye.seq);
+    if ended || before.now.since(goodbye.at) + SLACK >= rules_for(before, &view.node).planned(goodbye.kind) {
+        return None;
+    }
+    match goodbye.kind {
+        GoodbyeKind::Reboot => Some(OFF_IN_REBOOT),
+        GoodbyeKind::Shutdown => Some(OFF_IN_SHUTDOWN),
+        GoodbyeKind::AgentRestart => None,
+    }
+}
+
+/// Off, read for long enough by one replica.
+fn found_off(view: &View, planned: Option<Span>) -> Option<String> {
+    let read_for = |least: Span, steady_enough: bool| {
+        view.bmc.iter().any(|bmc| match bmc.read {
+            BmcRead::Off { reads, over } => reads >= 2 && ((steady_enough && bmc.steady) || over >= least),
+            BmcRead::On | BmcRead::Silent { .. } | BmcRead::Unclear { .. } | BmcRead::NotRead => false,
+        })
+    };
+    if !read_for(UNSTEADY, true) {
+        return Some("no replica knows its BMC as steady or has read Off for 30 s".to_owned());
+    }
+    let least = planned?;
+    (!read_for(least, false)).then(|| format!("in its goodbye nobody has read Off for {least}"))
 }

@@ -1,8 +1,11 @@
-//! Settles: half an hour after everything healed, with people doing what only they can, every node is Alive. But for one:
+//! Settles: half an hour after everything healed, with people doing what only they can, every node is Alive, and no storm and
+//! no finding is left. But for one:
 //! a person ordered a machine off whose BMC says yes and does nothing. That order stands, tried on and paged, until a
 //! person takes the machine's power. And a BMC whose answers take longer than a last read may be old proves nothing that
 //! lasts: it is paged, and confirmed off by hand.
 
+use coroner_arbiter_core::brake::storm_on;
+use coroner_arbiter_core::judge::{Finding, FindingKind};
 use coroner_arbiter_core::phase::{EvidenceClass, Phase};
 use coroner_arbiter_core::state::Node;
 use coroner_shared::id::NodeName;
@@ -35,9 +38,23 @@ impl Invariant for Settles {
         if let Some((name, node)) = late {
             return Some(format!("{name} is still {:?} after everything healed", node.phase));
         }
+        if let Some(what) = what_lasts(world) {
+            return Some(format!("half an hour after everything healed there is still {what}"));
+        }
         let missing = world.machines.iter().find(|m| !state.nodes.contains_key(&m.name));
         missing.map(|m| format!("{} is not known to the log after everything healed", m.name))
     }
+}
+
+/// A storm, or a finding of the leader. How few racks or probers a site has stays true.
+pub(crate) fn what_lasts(world: &World) -> Option<String> {
+    if storm_on(&world.truth.state) {
+        return Some("a storm".to_owned());
+    }
+    let process = world.replicas[world.leader()?].process.as_ref()?;
+    let lasts =
+        |finding: &&Finding| !matches!(finding.kind(), FindingKind::TopologyWeak | FindingKind::ProbeBlind);
+    process.ears.findings.iter().find(lasts).map(ToString::to_string)
 }
 
 /// Whether its BMC answers too slowly for what is wanted of it.

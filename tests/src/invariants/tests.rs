@@ -2,10 +2,12 @@
 //! What planted bugs show of the others is in `tests/README.md`.
 
 use coroner_arbiter_core::command::{Command, Entry, Outcome};
+use coroner_arbiter_core::evidence::chained;
 use coroner_arbiter_core::hears::Hears;
-use coroner_arbiter_core::phase::{Confirmation, EvidenceClass, FenceProof, HeldReason, Phase};
-use coroner_arbiter_core::state::{Pause, State};
+use coroner_arbiter_core::phase::{Attempt, Confirmation, EvidenceClass, FenceProof, HeldReason, Phase};
+use coroner_arbiter_core::state::{Moment, Pause, State};
 use coroner_arbiter_replica::Applied;
+use coroner_shared::bmc::Login;
 use coroner_shared::id::{BootId, IncidentId, NodeName, ReplicaId};
 use coroner_shared::time::{Mono, Span};
 use serde_json::json;
@@ -13,6 +15,8 @@ use serde_json::json;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
 use crate::sim::{By, Condition, Sim, Site};
+
+mod lives;
 
 /// Every machine runs, nothing is committed yet.
 fn site() -> Sim {
@@ -45,9 +49,52 @@ fn entry(key: &str, command: Command) -> Entry {
     Entry { span: Span::ZERO, leader, term: 0, key: key.to_owned(), command }
 }
 
+/// As an entry of its own, with what it decides on the evidence chain.
 fn commit(world: &mut World, command: Command, before: &State, after: &State) {
+    let mut after = after.clone();
+    after.applied = before.applied + 1;
+    for (name, node) in &after.nodes {
+        let decides = matches!(node.phase, Phase::Condemned { .. } | Phase::ProvenOff { .. });
+        let was = before.nodes.get(name).map_or("", |n| n.phase.name());
+        let Some(incident) = node.phase.incident().filter(|_| decides && was != node.phase.name()) else {
+            continue;
+        };
+        let record = after.incidents.get_mut(incident).expect("it is known");
+        let line = Moment {
+            at: after.now,
+            index: after.applied,
+            what: "by hand".to_owned(),
+            detail: "(evidence 1)".to_owned(),
+        };
+        record.timeline.push_back(line);
+        record.version = after.applied;
+        after.evidence_chain = chained(&after.evidence_chain, "1");
+    }
+    commit_as_is(world, command, before, &after);
+}
+
+fn commit_as_is(world: &mut World, command: Command, before: &State, after: &State) {
     let entry = entry("by hand", command);
     world.tell(&Fact::Committed { entry: &entry, outcome: &Outcome::Done, before, after });
+}
+
+/// One more attempt of the first replica is committed in the open incident of n4.
+fn attempt(world: &mut World) {
+    let before = world.truth.state.clone();
+    let mut after = before.clone();
+    let (incident, _) = proof_of(&after);
+    let record = after.incidents.get_mut(&incident).expect("it is known");
+    record.last_attempt = Some(Attempt {
+        number: record.last_attempt.as_ref().map_or(1, |last| last.number + 1),
+        replica: world.replicas[0].id,
+        term: 1,
+        login: Login::Basic,
+        at: after.now,
+        answer: None,
+        was_on: true,
+    });
+    commit(world, Command::Tick, &before, &after);
+    world.truth.state = after;
 }
 
 /// The same state with other phases.
@@ -93,7 +140,7 @@ fn a_workload_that_starts_where_another_machine_still_runs_it() {
     let mut sim = site();
     let said = says(&mut sim, |world| {
         world.machines[0].runs.insert(1, 0);
-        world.tell(&Fact::Started { machine: 1, workload: 0 });
+        world.tell(&Fact::Started { machine: 1, workload: 0, pod: 2 });
     });
     assert_eq!(said, ["no double run"]);
     // Nor does a frozen one leave off.
@@ -101,7 +148,7 @@ fn a_workload_that_starts_where_another_machine_still_runs_it() {
     let said = says(&mut sim, |world| {
         world.machines[0].runs.insert(1, 0);
         world.freeze(0);
-        world.tell(&Fact::Started { machine: 1, workload: 0 });
+        world.tell(&Fact::Started { machine: 1, workload: 0, pod: 2 });
     });
     assert_eq!(said, ["no double run"]);
 }
@@ -301,7 +348,8 @@ fn a_word_about_another_incident_or_boot_or_a_machine_that_is_heard() {
             after: &after,
         });
     });
-    assert_eq!(heard, ["a person's word is bound"]);
+    // Nor is it on the evidence chain, done so by hand.
+    assert_eq!(heard, ["a person's word is bound", "the chain is whole"]);
 }
 
 #[test]
@@ -312,16 +360,17 @@ fn a_command_for_an_incident_that_was_closed_long_ago() {
         says(&mut sim, |world| {
             world.truth.violations.clear();
             world.truth.looks.insert(name(4), world.now);
+            attempt(world);
             let now = world.truth.state.now;
             let record = world.truth.state.incidents.get_mut(&incident).expect("it is known");
             record.closed = ago.map(|seconds| (now.back(Span::from_secs(seconds)), "Returned".to_owned()));
             let sent = world.now;
-            world.tell(&Fact::Command { machine: 4, off: true, sent });
+            world.tell(&Fact::Command { machine: 4, replica: 0, off: true, sent });
         })
     };
     assert_eq!(closed(None), Vec::<String>::new());
     assert_eq!(closed(Some(2)), Vec::<String>::new());
-    assert_eq!(closed(Some(15)), ["right machine"]);
+    assert_eq!(closed(Some(15)), ["right machine", "one executor"]);
 }
 
 // === brakes ===
@@ -398,11 +447,12 @@ fn a_power_off_that_leaves_although_something_stops_it() {
         change(&mut after);
         says(&mut sim, |world| {
             world.truth.violations.clear();
+            attempt(world);
             commit(world, Command::Tick, &after, &before);
             commit(world, Command::Tick, &before, &after);
             let sent = world.now + Span::from_ms(1_001);
             world.truth.looks.insert(name(4), sent);
-            world.tell(&Fact::Command { machine: 4, off: true, sent });
+            world.tell(&Fact::Command { machine: 4, replica: 0, off: true, sent });
         })
     };
     assert_eq!(stopped(|_| {}), Vec::<String>::new());
@@ -452,11 +502,12 @@ fn a_release_that_comes_too_late() {
 fn the_same_page_again_and_again_and_a_log_that_fills_by_itself() {
     let mut sim = site();
     let said = says(&mut sim, |world| {
-        for _ in 0..9 {
+        for page in 0..7 {
             world.paged(&name(3), "Held", "because");
+            world.now = world.now + Span::from_secs(if page < 4 { 201 } else { 199 });
         }
-        world.tell(&Fact::End);
     });
+    // Three in ten minutes may be, four may not.
     assert_eq!(said, ["few pages"]);
     let mut sim = site();
     let said = says(&mut sim, |world| {

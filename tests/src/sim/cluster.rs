@@ -85,7 +85,7 @@ impl World {
             {
                 self.machines[machine].runs.insert(uid, pod.workload);
                 self.say(&format!("{name} starts workload {} (pod {uid})", pod.workload));
-                self.tell(&Fact::Started { machine, workload: pod.workload });
+                self.tell(&Fact::Started { machine, workload: pod.workload, pod: uid });
             }
         }
     }

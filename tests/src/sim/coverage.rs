@@ -308,6 +308,7 @@ impl Coverage {
             | Fact::TurnedOn { .. }
             | Fact::Command { .. }
             | Fact::Started { .. }
+            | Fact::Paged { .. }
             | Fact::Due { .. }
             | Fact::End => {}
         }

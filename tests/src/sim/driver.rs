@@ -298,7 +298,7 @@ impl World {
         let (name, id) = (self.machines[machine].name.clone(), self.replicas[replica].id);
         self.say(&format!("{what} from replica {id} reaches the BMC of {name}"));
         let off = *op == Op::ForceOff;
-        self.tell(&Fact::Command { machine, off, sent });
+        self.tell(&Fact::Command { machine, replica, off, sent });
         let traits = self.bmcs[bmc].traits.clone();
         if off && traits.refuses_when_off && !self.machines[machine].has_power() {
             return Reply::Refused("409 already off");

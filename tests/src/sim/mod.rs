@@ -39,7 +39,7 @@
 
 mod acts;
 mod agents;
-mod api;
+pub(crate) mod api;
 pub(crate) mod bmc;
 mod chance;
 mod classes;

@@ -12,6 +12,8 @@
 
 use coroner_shared::time::{Mono, Span};
 
+use crate::invariants::what_lasts;
+
 use super::bmc::Traits;
 use super::chance::{Chance, Purpose};
 use super::classes;
@@ -54,7 +56,7 @@ pub struct Outcome {
 
 /// A site in which everything boots at the beginning: of a seed's site, and no class that is drawn.
 pub(crate) const COLD: &str = "cold start";
-/// After everything healed: at most so long until every node is Alive.
+/// After everything healed: at most so long until every node is Alive and nothing noticed is left.
 const SETTLES: Span = Span::from_mins(30);
 /// So many of a hundred seeds have a second act.
 const SECOND_ACTS: u64 = 33;
@@ -174,7 +176,7 @@ fn act(sim: &mut Sim, plan: Plan, began: Mono) {
 // === impl Sim ===
 
 impl Sim {
-    /// Everything heals; people power on, reboot and clear what waits for them. Ends when every node is Alive, or when
+    /// Everything heals; people power on, reboot and clear what waits for them. Ends when all is calm, or when
     /// no more time is left.
     pub fn settle(&mut self) {
         {
@@ -195,23 +197,25 @@ impl Sim {
                 world.tend_machines();
                 world.tend_decisions();
             }
-            if self.run_until(TENDS.min(Span::from_secs(20)), Self::all_alive) {
+            if self.run_until(TENDS.min(Span::from_secs(20)), Self::is_calm) {
                 // What is Alive stays so.
                 self.run_for(Span::from_secs(15));
-                if self.all_alive() {
+                if self.is_calm() {
                     return;
                 }
             }
         }
     }
 
-    fn all_alive(&self) -> bool {
+    /// Every node is Alive, and nothing that was noticed meanwhile is left.
+    fn is_calm(&self) -> bool {
         let world = self.shared.world.borrow();
         let nodes = &world.truth.state.nodes;
         nodes.len() == world.site.nodes
             && nodes.values().all(|n| n.phase.name() == "Alive" && n.member.is_some())
             && world.machines.iter().all(super::machine::Machine::is_up)
             && world.api.nodes.values().all(|n| !n.tainted())
+            && what_lasts(&world).is_none()
     }
 }
 

@@ -21,16 +21,18 @@ use crate::invariants::{self, Invariant};
 pub(crate) enum Fact<'a> {
     /// An entry was committed, as the first replica that applied it shows.
     Committed { entry: &'a Entry, outcome: &'a Outcome, before: &'a State, after: &'a State },
-    /// A power command reached a BMC.
-    Command { machine: usize, off: bool, sent: Mono },
+    /// A power command of that replica reached a BMC.
+    Command { machine: usize, replica: usize, off: bool, sent: Mono },
     /// A machine lost power.
     TurnedOff { machine: usize, by: By },
     /// A machine got power.
     TurnedOn { by: By },
     /// The out-of-service taint was written on a Node, for the life of that boot.
     Tainted { node: NodeName, boot: BootId },
-    /// A workload began to run on a machine.
-    Started { machine: usize, workload: usize },
+    /// A workload began to run on a machine, as that pod.
+    Started { machine: usize, workload: usize, pod: u64 },
+    /// People were told of something about a node.
+    Paged { node: &'a NodeName, reason: &'a str },
     /// A lone death that nothing stands in the way of should be decided by now, or even proven.
     Due { machine: usize, proven: bool },
     /// The run is over, faults healed long before.
@@ -114,6 +116,7 @@ impl Truth {
     /// A fresh group begins with an empty log.
     pub(crate) fn forget_log(&mut self) {
         self.state = State::default();
+        self.shown = Arc::default();
         self.index = 0;
         self.entries.clear();
         self.leaders.clear();
@@ -214,6 +217,7 @@ impl World {
         self.say(&format!("page about {node}: {reason}: {text}"));
         self.coverage.reach(format!("page: {reason}"));
         *self.truth.pages.entry((node.clone(), reason.to_owned())).or_default() += 1;
+        self.tell(&Fact::Paged { node, reason });
     }
 
     /// A replica applied an entry: the first tells what it made, the others must agree.
