@@ -91,6 +91,7 @@ pub(crate) use self::life::By;
 pub use self::machine::Condition;
 pub use self::site::Site;
 pub use self::swarm::{Outcome, Plays, draws_one_of, names_a_class, run_seed, tell_seed};
+pub use self::trace::tell;
 pub use self::truth::Violation;
 
 use self::task::{TaskId, Work};

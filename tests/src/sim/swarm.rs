@@ -19,6 +19,7 @@ use super::chance::{Chance, Purpose};
 use super::classes;
 use super::scripts;
 use super::site::{BmcPlan, policy};
+use super::trace::tell;
 use super::trouble::Trouble;
 use super::world::START;
 use super::{Coverage, Sim, Site, Violation};
@@ -88,12 +89,30 @@ pub fn names_a_class(text: &str) -> bool {
     classes::names().chain(scripts::names()).any(|name| name.contains(text))
 }
 
-/// Plays a seed.
+/// Plays a seed. A core that panics is a violation like any other, and no reason to lose what others found.
 #[must_use]
 pub fn run_seed(seed: u64) -> Outcome {
     let plan = Plan::of(seed);
-    let mut sim = Sim::quiet(plan.site.clone());
-    play(&mut sim, plan)
+    let nodes = plan.site.nodes;
+    let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut sim = Sim::quiet(plan.site.clone());
+        play(&mut sim, plan)
+    }));
+    played.unwrap_or_else(|panic| panicked(seed, nodes, panic.as_ref()))
+}
+
+fn panicked(seed: u64, nodes: usize, panic: &(dyn std::any::Any + Send)) -> Outcome {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let what = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
+    let violation = Violation { invariant: "no panic".to_owned(), at: 0, what: what.to_owned() };
+    Outcome {
+        seed,
+        violations: vec![violation],
+        coverage: Coverage::default(),
+        hash: String::new(),
+        nodes,
+        simulated: Span::ZERO,
+    }
 }
 
 /// Plays a seed until something is violated, and says what; `Err`: the cores panicked.
@@ -123,13 +142,18 @@ pub(super) struct Panicked;
 #[must_use]
 pub fn tell_seed(seed: u64) -> Outcome {
     let plan = Plan::of(seed);
-    println!(
-        "seed {seed}: {} nodes, racks {:?}, replicas on {:?}",
-        plan.site.nodes, plan.site.racks, plan.site.replicas
-    );
-    println!("classes: {}", plan.classes.join(", "));
+    let rack = |rack: &Option<usize>| rack.map_or("-".to_owned(), |rack| rack.to_string());
+    let racks: Vec<String> = plan.site.racks.iter().map(rack).collect();
+    let hosts: Vec<String> = plan.site.replicas.iter().map(|host| format!("n{host}")).collect();
+    let nodes = plan.site.nodes;
+    tell(&format!(
+        "seed {seed}: {nodes} nodes in racks {}; replicas on {}",
+        racks.join(" "),
+        hosts.join(" ")
+    ));
+    tell(&format!("classes: {}", plan.classes.join(", ")));
     if let Some(second) = &plan.second {
-        println!("second act: {}", second.classes.join(", "));
+        tell(&format!("second act: {}", second.classes.join(", ")));
     }
     let mut sim = Sim::aloud(plan.site.clone());
     play(&mut sim, plan)
@@ -431,5 +455,13 @@ mod tests {
         let (with, without) = (Plan::of(2), Plan::first_act(2));
         assert_eq!(format!("{:?}", with.troubles), format!("{:?}", without.troubles));
         assert!((1..40).any(|seed| Plan::of(seed).second.is_some()));
+    }
+
+    #[test]
+    fn a_panic_is_a_violation_of_the_seed_that_had_it() {
+        let caught = std::panic::catch_unwind(|| panic!("index {} of 3", 7)).expect_err("it panics");
+        let outcome = panicked(12, 5, caught.as_ref());
+        let said = outcome.violations.iter().map(|v| (v.invariant.as_str(), v.what.as_str()));
+        assert_eq!((outcome.seed, said.collect::<Vec<_>>()), (12, vec![("no panic", "index 7 of 3")]));
     }
 }

@@ -1,8 +1,18 @@
 //! What happened in a run, one line each: kept for people where they ask for it, and always hashed, so that two runs of
 //! a seed can be compared.
 
+use std::io::Write as _;
+
 use coroner_shared::time::Mono;
 use sha2::{Digest, Sha256};
+
+/// Prints a line for people. Where nobody reads it any more (`| head`) there is nothing left to do: the process ends.
+#[expect(clippy::disallowed_methods, reason = "there is nobody to report an end to")]
+pub fn tell(line: &str) {
+    if writeln!(std::io::stdout().lock(), "{line}").is_err() {
+        std::process::exit(141);
+    }
+}
 
 /// The story of a run.
 pub(crate) struct Trace {
@@ -26,7 +36,7 @@ impl Trace {
             let ms = now.as_ms();
             let line = format!("{:>6}.{:03}  {what}", ms / 1000, ms % 1000);
             if self.aloud {
-                println!("{line}");
+                tell(&line);
             }
             if let Some(lines) = &mut self.lines {
                 lines.push(line);

@@ -21,17 +21,17 @@ mod tests;
 
 /// Plays seeds of the simulator against the shipped cores.
 #[derive(Debug, Parser)]
-#[command(name = "hack/sim")]
+#[command(name = "hack/sim", bin_name = "hack/sim", allow_negative_numbers = true)]
 pub(super) struct Args {
     /// How many seeds; with `--mutants` at most so many for each bug.
-    #[arg(long, default_value_t = 2_000, conflicts_with_all = ["seed", "nightly", "model"])]
+    #[arg(long, default_value_t = 2_000, value_parser = up_to(0), conflicts_with_all = ["seed", "nightly", "model"])]
     pub(super) seeds: u64,
     /// The first of them: 1 unless said otherwise; with `--nightly` a million for each day since 1970, so that each night
     /// plays seeds of its own.
-    #[arg(long, conflicts_with_all = ["seed", "model"])]
+    #[arg(long, value_parser = up_to(0), conflicts_with_all = ["seed", "model"])]
     pub(super) from: Option<u64>,
     /// Play this one alone, and print its story.
-    #[arg(long, conflicts_with_all = ["nightly", "mutants", "model", "class", "jobs"])]
+    #[arg(long, value_parser = up_to(0), conflicts_with_all = ["nightly", "mutants", "model", "class", "jobs"])]
     pub(super) seed: Option<u64>,
     /// Play as many as fit into this time (`90s`, `30m`, `8h`); void if it misses anything that a nightly run must reach.
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["mutants", "model"])]
@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEXT")]
     pub(super) class: Vec<String>,
     /// With `--mutants`: seeds that must find a bug before the next one's turn.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = up_to(1))]
     pub(super) kills: u64,
     /// With `--mutants`: seeds alone.
     #[arg(long)]
@@ -57,13 +57,13 @@ pub(super) struct Args {
     #[arg(long)]
     pub(super) model: bool,
     /// With `--model`: how often each.
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(super) trials: u64,
     /// With `--model`: sites of 1,000 machines as well, in 23 rows; one death of it took three minutes of processor time.
     #[arg(long)]
     pub(super) large: bool,
     /// Threads; one seed is one thread.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1_024))]
     pub(super) jobs: u64,
     /// Write what was found to this file.
     #[arg(long, value_name = "FILE")]
@@ -109,6 +109,11 @@ impl Args {
         }
         Ok(args)
     }
+}
+
+/// Numbers from this one on, of seeds and how many: two of them never overflow together.
+fn up_to(least: u64) -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(least..=1_000_000_000_000)
 }
 
 /// A number and its unit.

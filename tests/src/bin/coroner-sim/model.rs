@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use coroner_tests::sim::model::{Answers, Case, Death, Deaths, Faults, Many};
+use coroner_tests::sim::tell;
 
 use self::rows::plays;
 use super::{Args, write};
@@ -55,19 +56,19 @@ pub(super) fn model(args: &Args) -> Result<ExitCode> {
             Row::Many(row) => blows.push(row),
         }
     }
-    println!(
-        "| machines | racks (R: a replica among the few) | death | on it | with it | BMCs answer | trials | decided, p50 / p99 / worst | held | neither |"
+    tell(
+        "| machines | racks (R: a replica among the few) | death | on it | with it | BMCs answer | trials | decided, p50 / p99 / worst | held | neither |",
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
-    lone.iter().for_each(|row| println!("{}", death_row(row)));
-    println!(
-        "\n| fault for 60 s | machine that dies | machines | episodes | condemned though somebody honest could hear it | condemned, on and unheard | the one that died 20 s into it: decided / held / not yet | of these, once all is whole: decided, p50 / p99 / worst | held | never |"
+    tell("|---|---|---|---|---|---|---|---|---|---|");
+    lone.iter().for_each(|row| tell(&death_row(row)));
+    tell(
+        "\n| fault for 60 s | machine that dies | machines | episodes | condemned though somebody honest could hear it | condemned, on and unheard | the one that died 20 s into it: decided / held / not yet | of these, once all is whole: decided, p50 / p99 / worst | held | never |",
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
-    torn.iter().for_each(|row| println!("{}", fault_row(row)));
-    println!("\n| machines, racks | struck | trials | condemned | on | first .. last | held | neither |");
-    println!("|---|---|---|---|---|---|---|---|");
-    blows.iter().for_each(|row| println!("{}", many_row(row)));
+    tell("|---|---|---|---|---|---|---|---|---|---|");
+    torn.iter().for_each(|row| tell(&fault_row(row)));
+    tell("\n| machines, racks | struck | trials | condemned | on | first .. last | held | neither |");
+    tell("|---|---|---|---|---|---|---|---|");
+    blows.iter().for_each(|row| tell(&many_row(row)));
     if let Some(path) = &args.json {
         write(path, &serde_json::json!({ "deaths": lone, "faults": torn, "many": blows }))?;
     }
@@ -75,7 +76,7 @@ pub(super) fn model(args: &Args) -> Result<ExitCode> {
         torn.iter().map(|row| row.wrong).sum::<u64>() + blows.iter().map(|row| row.on).sum::<u64>();
     let nothing: u64 =
         lone.iter().map(|row| row.nothing).sum::<u64>() + torn.iter().map(|row| row.nothing).sum::<u64>();
-    println!("\n{wrong} wrongly condemned; {nothing} deaths neither decided nor held");
+    tell(&format!("\n{wrong} wrongly condemned; {nothing} deaths neither decided nor held"));
     Ok(if wrong == 0 && nothing == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use anyhow::Result;
 use coroner_shared::mutant::Mutant;
 use coroner_tests::sim::mutants::{self, Fate, HEADS, Limits, Plain};
+use coroner_tests::sim::tell;
 
 use serde::Serialize;
 
@@ -51,15 +52,15 @@ pub(super) fn hunt(args: &Args) -> Result<ExitCode> {
         Ok(())
     })?;
     fates.sort_by_key(|fate| Mutant::named(fate.name));
-    println!("{HEADS}");
-    fates.iter().for_each(|fate| println!("{}", fate.row()));
+    tell(HEADS);
+    fates.iter().for_each(|fate| tell(&fate.row()));
     let unsound = plain.unsound();
     if !unsound.is_empty() {
-        println!("violated without any bug, so that they say nothing: {}", unsound.join(", "));
+        tell(&format!("violated without any bug, so that they say nothing: {}", unsound.join(", ")));
     }
     let found = fates.iter().filter(|fate| fate.is_killed()).count();
     let by_seeds = fates.iter().filter(|fate| fate.kills > 0).count();
-    println!("{} planted, {found} found, {by_seeds} of them by seeds", fates.len());
+    tell(&format!("{} planted, {found} found, {by_seeds} of them by seeds", fates.len()));
     Ok(if found == fates.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

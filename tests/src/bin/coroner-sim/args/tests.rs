@@ -22,7 +22,7 @@ const FINE: [&str; 15] = [
 ];
 
 /// What is called, and two words that the refusal must have: what is wrong, and with what.
-const REFUSED: [(&str, &str, &str); 32] = [
+const REFUSED: [(&str, &str, &str); 38] = [
     ("--seed 1 --seeds 5", "--seeds", "--seed <SEED>"),
     ("--seed 1 --from 5", "--from", "--seed <SEED>"),
     ("--seed 1 --nightly 1h", "--nightly", "--seed <SEED>"),
@@ -52,6 +52,12 @@ const REFUSED: [(&str, &str, &str); 32] = [
     ("--class liars --class nonsense", "--class", "\"nonsense\""),
     ("--mutants --class nonsense", "--class", "\"nonsense\""),
     ("--jobs 0", "--jobs", "'0'"),
+    ("--jobs 200000000", "--jobs", "1..=1024"),
+    ("--seeds -1", "--seeds", "'-1'"),
+    ("--seed -1", "--seed", "'-1'"),
+    ("--from 18446744073709551615", "--from", "'18446744073709551615'"),
+    ("--seeds 18446744073709551615 --from 2", "--seeds", "'18446744073709551615'"),
+    ("--model --trials 18446744073709551615", "--trials", "1..=100000"),
     ("--model --trials 0", "--trials", "'0'"),
     ("--mutants --kills 0", "--kills", "'0'"),
     ("--nightly 99999999999999999h", "--nightly", "90s, 30m or 8h"),
