@@ -11,6 +11,8 @@
 //! | hold `Brake(Pace)` | it only waits, unless a storm is on |
 //! | refusal `CallUnderWay` | a person within the time of one answer of a BMC |
 //! | refusals `AnswerNotRecorded`, `NoProof`, `ProofTooOld`, `NotPinned`, `BadBinding`, `NodeMismatch`, `KeyUnknown`, `OldKeyAlive` | the shell does not ask so; a log that does is made by `random` |
+//! | refusals `BootLeft`, `ConfirmationExpired`, `FoundOn`, `LeaseMoved`, `NewBootSeen`, `NoPowerOn`, `NotListenedYet`, `PinDisagrees`, `ReturnContradicted`, `Unregistered` | who asks looks first: only what changes within the milliseconds of the way to the log is refused so, in a few of a thousand seeds or in none |
+//! | findings `KubeletDead`, `KeyChanged`; page `OnButUnknown` | what an agent says of its host's health, and a key that was lost, are not drawn; who boots an image that nobody knows is a story |
 
 use std::collections::BTreeMap;
 
