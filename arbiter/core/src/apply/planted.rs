@@ -42,7 +42,13 @@ pub(super) fn take_for_proof(state: &mut State, name: &NodeName) -> bool {
             ledger::enter(state, name, phase);
             true
         }
-        other => {
+        other @ (Phase::Alive
+        | Phase::Held { .. }
+        | Phase::Condemned { .. }
+        | Phase::ProvenOff { .. }
+        | Phase::Releasing { .. }
+        | Phase::Released { .. }
+        | Phase::Returning { .. }) => {
             let proven = matches!(other, Phase::ProvenOff { .. });
             node.phase = other;
             proven
