@@ -1,7 +1,10 @@
+//! What comes and goes, what stands, and what happens again: told once each.
+
+use coroner_shared::time::{Mono, Span};
+
 use super::{FORGETS, Told};
 use crate::apply::tests::world::{World, name, secs};
 use crate::command::Command;
-use coroner_shared::time::{Mono, Span};
 
 /// Ten minutes of looks, each second one, with what stands at each.
 fn tells(told: &mut Told, from: u64, to: u64, mut at: impl FnMut(u64) -> World, reason: &str) -> u32 {

@@ -125,13 +125,17 @@ fn a_node_that_dies_again_and_again_is_left_to_a_person() {
     let mut sim = released();
     let mut state = sim.state();
     let mut said = Vec::new();
-    for _ in 0..3 {
+    for turn in 0..3 {
         // Long after the one before, so that no other brake has anything to say.
         state.now = state.now + Span::from_mins(60);
         let alive = with(&state, [(3, Phase::Alive)]);
-        let (_, phase) = condemned(&mut state, 3, EvidenceClass::HostSilentBmcOn);
-        let is_condemned = with(&state, [(3, phase.clone())]);
-        let Phase::Condemned { incident, .. } = phase else { panic!("it is condemned") };
+        let class = EvidenceClass::HostSilentBmcOn;
+        let same = opened(&mut state, 3, class.clone());
+        // An incident of its own each time: none counts against itself.
+        let incident = IncidentId::of(&name(3), 100 + turn);
+        let record = state.incidents.remove(&same).expect("it is open");
+        state.incidents.insert(incident.clone(), record);
+        let is_condemned = with(&state, [(3, Phase::Condemned { incident: incident.clone(), class })]);
         let (_, proof) = proof_of(&state);
         let mut is_proven = with(&state, [(3, proven(incident.clone(), proof))]);
         is_proven.incidents.get_mut(&incident).expect("it is open").proven = Some(is_proven.now);
