@@ -169,7 +169,12 @@ impl World {
             self.after(span, move |world| world.bmcs[bmc].password_changed = false);
         } else if let Trouble::BmcErrors { bmc, errors, span } = trouble {
             let before = std::mem::replace(&mut self.bmcs[bmc].traits.errors, errors);
-            self.after(span, move |world| world.bmcs[bmc].traits.errors = before);
+            let heals = self.heals;
+            self.after(span, move |world| {
+                if world.heals == heals {
+                    world.bmcs[bmc].traits.errors = before;
+                }
+            });
         }
     }
 
@@ -277,7 +282,12 @@ impl World {
     fn flap(&mut self, cuts: Vec<Cut>, each: Span, times: u32) {
         self.cut_for(cuts.clone(), each);
         if times > 1 {
-            self.after(each + each, move |world| world.flap(cuts, each, times - 1));
+            let heals = self.heals;
+            self.after(each + each, move |world| {
+                if world.heals == heals {
+                    world.flap(cuts, each, times - 1);
+                }
+            });
         }
     }
 
@@ -297,6 +307,7 @@ impl World {
     /// Everything that went wrong ends, and people put right what only they can.
     pub(crate) fn heal_world(&mut self) {
         self.say("everything heals");
+        self.heals += 1;
         let now = self.now;
         self.network.heal_all(now);
         self.api.down = false;

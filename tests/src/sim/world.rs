@@ -54,6 +54,8 @@ pub(crate) struct World {
     pub(crate) site: Site,
     pub(crate) reactor: Reactor,
     pub(crate) queue: Queue,
+    /// How often everything healed: what went wrong before goes on no more.
+    pub(crate) heals: u32,
     pub(crate) machines: Vec<Machine>,
     pub(crate) bmcs: Vec<Bmc>,
     pub(crate) ledger: Vec<Line>,
@@ -101,6 +103,7 @@ impl World {
             now: START,
             reactor: Reactor::default(),
             queue: Queue::default(),
+            heals: 0,
             machines: Vec::new(),
             bmcs: Vec::new(),
             ledger: Vec::new(),
