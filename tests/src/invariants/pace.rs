@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use coroner_arbiter_core::brake::storm_on;
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::phase::EvidenceClass;
-use coroner_arbiter_core::policy::Brakes;
+use coroner_arbiter_core::policy::{Brakes, Mode};
 use coroner_arbiter_core::state::State;
 use coroner_shared::id::{IncidentId, NodeName};
 use coroner_shared::time::{Mono, Span};
@@ -56,7 +56,7 @@ impl Invariant for Pace {
             let harm = !matches!(incident.class, Some(EvidenceClass::FoundOff) | None);
             let wrong = if node.phase.name() == "Condemned" && was != "Condemned" {
                 self.decided(&brakes, before, after)
-                    .or_else(|| harm.then(|| self.repeats(&brakes, name, id)).flatten())
+                    .or_else(|| harm.then(|| self.repeats(before, name, id)).flatten())
                     .or_else(|| harm.then(|| self.of_domain(&brakes, &incident.domain, id)).flatten())
             } else if node.phase.name() == "Fencing" && was == "Condemned" && harm {
                 self.paid(&brakes, after, id)
@@ -92,9 +92,11 @@ impl Pace {
             .then(|| format!("decided {since} after the decision before it, {pace} must be between"))
     }
 
-    /// Whoever died so often within a day is left to a person. An incident never counts against itself.
-    fn repeats(&self, brakes: &[Brakes], name: &NodeName, own: &IncidentId) -> Option<String> {
-        let most = brakes.iter().map(|b| b.deaths_per_day).min()?;
+    /// Whoever died so often within a day is left to a person, by the policies as they stand. An incident never counts
+    /// against itself.
+    fn repeats(&self, state: &State, name: &NodeName, own: &IncidentId) -> Option<String> {
+        let enforcing = state.policies.values().filter(|policy| policy.mode == Mode::Enforce);
+        let most = enforcing.map(|policy| policy.brakes.deaths_per_day).min()?;
         let others = self.deaths.get(name)?.iter().filter(|(id, _)| *id != own);
         let lately = others.filter(|(_, at)| self.now.since(**at) < DEATHS_WINDOW).count();
         (lately + 1 >= most as usize)
