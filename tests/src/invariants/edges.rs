@@ -73,7 +73,8 @@ impl Edges {
 /// After the taint only the same boot id, heard, is fenced again; On alone is a boot under way, until it has been one for
 /// so long that a person may order it off.
 fn refence(entry: &Entry, before: &State, after: &State) -> Option<String> {
-    let ordered = matches!(&entry.command, Command::Order { node, .. } if on_for_long(before, node));
+    let ordered =
+        matches!(&entry.command, Command::Order { node, .. } if on_for_long(before, after.now, node));
     let heard = ordered || matches!(entry.command, Command::Heard { .. } | Command::Register { .. });
     let moved = |name: &NodeName| {
         let from = before.nodes.get(name).map(|n| n.phase.name());
@@ -83,13 +84,14 @@ fn refence(entry: &Entry, before: &State, after: &State) -> Option<String> {
     Some(format!("{name} was released and is fenced again, though nobody heard its boot"))
 }
 
-/// Whether a released machine has been on, without a boot that anybody knows, for longer than a boot takes.
-fn on_for_long(state: &State, name: &NodeName) -> bool {
+/// Whether a released machine has been on, without a boot that anybody knows, for longer than a boot takes; `now` is the time
+/// of the entry, which may be what ends it.
+fn on_for_long(state: &State, now: Mono, name: &NodeName) -> bool {
     let Some((_, incident)) = state.open_incident(name) else { return false };
     let booting =
         incident.terms.as_deref().map_or(LifeTimings::DEFAULT.booting, |terms| terms.timings.booting);
     match state.nodes.get(name).map(|n| &n.phase) {
-        Some(Phase::Released { on_since: Some(since), .. }) => state.now.since(*since) >= booting,
+        Some(Phase::Released { on_since: Some(since), .. }) => now.since(*since) >= booting,
         Some(_) | None => false,
     }
 }
