@@ -112,7 +112,8 @@ fn deaf(world: &World, before: &State, view: &View, observer: &NodeName) -> Opti
     // Who heard a life that is proven over says nothing of whom it hears now (seed 6820 of these draws).
     let proven = ["ProvenOff", "Releasing", "Released"];
     let over = |name: &NodeName| before.nodes.get(name).is_some_and(|n| proven.contains(&n.phase.name()));
-    let lives = subjects.iter().filter(|name| !over(name));
+    // Nor does who heard the accused last: whoever hears half of the others again is deaf no more (seed 15642).
+    let lives = subjects.iter().filter(|name| **name != view.node && !over(name));
     let missed = lives.filter(|name| {
         let Some(subject) = world.machine_of(name) else { return false };
         let Some(own) = last(subject, &|by| by == index) else { return false };
