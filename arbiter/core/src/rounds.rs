@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coroner_shared::bmc::Power;
 use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 
@@ -29,10 +30,21 @@ pub const ROUND: Span = Span::from_mins(10);
 /// A binding without a good verification for so long is stale: the node cannot be fenced through it.
 pub const STALE: Span = Span::from_mins(30);
 
-/// A BMC that says Off of a node that is well is looked at this often, whenever its round is.
+/// A BMC that says Off of a node that is heard is looked at this often, whenever its round is.
 const DOUBTED: Span = Span::from_mins(1);
+/// A node that spoke within this time is heard.
+const HEARD: Span = Span::from_secs(3);
 /// After a reading of Off a verification waits for so long, to see whether signs of life go on.
-pub const AFTER_OFF: Span = Span::from_secs(6);
+const AFTER_OFF: Span = Span::from_secs(6);
+
+/// What this replica knows of a node and its BMC in calm times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Whether Off was read last, and lately.
+    pub says_off: bool,
+    /// How long ago at most the machine itself spoke; `None`: nobody knows that it ever did.
+    pub spoke_ago: Option<Span>,
+}
 
 /// What a verification gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,30 +62,40 @@ pub struct Rounds {
     since: Mono,
     good: BTreeMap<NodeName, Mono>,
     next: BTreeMap<NodeName, Mono>,
-    /// When a BMC that says Off of a node that is well was looked at last.
+    /// When a BMC that says Off of a node that is heard was looked at last.
     doubted: BTreeMap<NodeName, Mono>,
 }
 
 // === impl Verified ===
 
 impl Verified {
-    /// The same, where Off was read with it so long ago: identity proves whose the BMC says it is, and not whose cables it
-    /// is on. If the machine has spoken well after that (`spoke_ago`, at most), the BMC switches another one, or none.
+    /// The same with the power state that was read over the same session so long ago (`None`: it could not be), and how
+    /// long ago at most the machine spoke. Identity proves whose the BMC says it is, and not whose cables it is on: if the
+    /// machine has spoken well after Off, that BMC switches another one, or none. Once `disabled` for that, only On makes
+    /// it good again: that the machine has fallen silent since says nothing for its BMC.
     #[must_use]
-    pub fn with_off(self, off_ago: Span, spoke_ago: Option<Span>) -> Self {
-        match self {
-            Self::Judged(Ok(_)) if spoke_ago.is_some_and(|ago| ago + OFF_BEFORE_SIGN <= off_ago) => {
-                Self::Judged(Err(words::OFF_WHILE_HEARD.to_owned()))
-            }
-            Self::Judged(_) | Self::NotRead(_) => self,
-        }
+    pub fn with_power(
+        self,
+        power: Option<(&Power, Span)>,
+        spoke_ago: Option<Span>,
+        disabled: Option<&str>,
+    ) -> Self {
+        let Self::Judged(Ok(_)) = &self else { return self };
+        let contradicted = match power {
+            Some((Power::On, _)) => false,
+            Some((Power::Off, ago)) if spoke_ago.is_some_and(|spoke| spoke + OFF_BEFORE_SIGN <= ago) => true,
+            Some(_) | None => disabled == Some(words::OFF_WHILE_HEARD),
+        };
+        if contradicted { Self::Judged(Err(words::OFF_WHILE_HEARD.to_owned())) } else { self }
     }
 
-    /// What the first verification of a binding tells the log: there nothing is known that could stay.
-    pub fn of_new(self) -> Result<Pin, String> {
-        match self {
-            Self::Judged(result) => result,
-            Self::NotRead(why) => Err(why),
+    /// What the job that verifies a binding until it is good tells the log. A BMC that cannot be read is why one is not
+    /// verified yet; of one that is pinned it says nothing, and what disabled it stays the reason.
+    pub fn told_by_job(self, binding: &Binding) -> Result<Pin, String> {
+        match (self, &binding.pin, &binding.disabled) {
+            (Self::Judged(result), _, _) => result,
+            (Self::NotRead(_), Some(_), Some(disabled)) => Err(disabled.clone()),
+            (Self::NotRead(why), _, _) => Err(why),
         }
     }
 }
@@ -86,9 +108,14 @@ impl Rounds {
         Self { since: now, good: BTreeMap::new(), next: BTreeMap::new(), doubted: BTreeMap::new() }
     }
 
-    /// Whose BMC is to be read now; each is due again a [`ROUND`] later, and at once where its BMC `says_off` and nobody
-    /// misses the node. Only bindings with a pin: what has none is verified until it has one, by its own job.
-    pub fn due(&mut self, now: Mono, state: &State, says_off: impl Fn(&NodeName) -> bool) -> Vec<NodeName> {
+    /// Whose BMC is to be read now; each is due again a [`ROUND`] later, and at once where it says Off of a node that is
+    /// heard. Only bindings with a pin: what has none is verified until it has one, by its own job.
+    pub fn due(
+        &mut self,
+        now: Mono,
+        state: &State,
+        glance: impl Fn(&NodeName) -> Option<Glance>,
+    ) -> Vec<NodeName> {
         self.good.retain(|node, _| state.bindings.contains_key(node));
         self.next.retain(|node, _| state.bindings.contains_key(node));
         let mut due = Vec::new();
@@ -102,15 +129,20 @@ impl Rounds {
                 due.push(node.clone());
             }
         }
-        let well = |node: &NodeName| state.nodes.get(node).is_some_and(|n| matches!(n.phase, Phase::Alive));
-        let trusted = |binding: &Binding| binding.pin.is_some() && binding.disabled.is_none();
-        let trusted = state.bindings.iter().filter(|(_, binding)| trusted(binding));
-        let off: BTreeSet<&NodeName> =
-            trusted.map(|(node, _)| node).filter(|node| well(node) && says_off(node)).collect();
-        self.doubted.retain(|node, _| off.contains(node));
-        for node in off {
-            let last = self.doubted.get(node).copied();
-            if last.is_none_or(|at| now.since(at) >= DOUBTED) {
+        let doubtful: BTreeSet<&NodeName> = state
+            .bindings
+            .iter()
+            .filter(|(_, binding)| binding.pin.is_some() && binding.disabled.is_none())
+            .map(|(node, _)| node)
+            .filter(|node| state.nodes.get(*node).is_some_and(|n| matches!(n.phase, Phase::Alive)))
+            .filter(|node| {
+                let heard = |seen: Glance| seen.spoke_ago.is_some_and(|ago| ago <= HEARD);
+                glance(node).is_some_and(|seen| seen.says_off && heard(seen))
+            })
+            .collect();
+        self.doubted.retain(|node, at| doubtful.contains(node) && now.since(*at) < DOUBTED);
+        for node in doubtful {
+            if !self.doubted.contains_key(node) {
                 self.doubted.insert(node.clone(), now);
                 if !due.contains(node) {
                     due.push(node.clone());
@@ -143,6 +175,11 @@ impl Rounds {
         }?;
         Some(Command::BindingVerified { node: node.clone(), hash: binding.hash.clone(), result })
     }
+}
+
+/// How long a verification waits after that reading, before it asks who has spoken since.
+pub fn wait_after(power: Option<&Power>) -> Span {
+    if power == Some(&Power::Off) { AFTER_OFF } else { Span::ZERO }
 }
 
 /// How long the job that verifies a new binding rests: each try is a log-in, and what the BMC or the log refuses now it
@@ -210,7 +247,7 @@ mod tests {
         let mut seen: BTreeMap<NodeName, Vec<Mono>> = BTreeMap::new();
         for tick in 0..2 * ROUND.as_ms() / 5000 {
             let now = BEGIN + Span::from_secs(5 * tick);
-            for node in rounds.due(now, &w.state, |_| false) {
+            for node in rounds.due(now, &w.state, |_| None) {
                 seen.entry(node).or_default().push(now);
             }
         }
@@ -220,7 +257,7 @@ mod tests {
             assert_eq!(at[1].since(at[0]), ROUND, "{node}");
         }
         w.state.bindings.clear();
-        rounds.due(BEGIN, &w.state, |_| true);
+        rounds.due(BEGIN, &w.state, |_| None);
         assert!(rounds.next.is_empty(), "nothing is kept of a binding that is gone");
     }
 
@@ -280,13 +317,16 @@ mod tests {
     }
 
     #[test]
-    fn a_bmc_that_says_off_of_a_node_that_is_well_is_looked_at_each_minute() {
+    fn a_bmc_that_says_off_of_a_node_that_is_heard_is_looked_at_each_minute() {
         let mut w = World::new(5);
         w.done(Command::Judge(Box::new(w.view(2).bmc_silent())));
         w.state.bindings.get_mut(&name(3)).unwrap().disabled = Some("x".to_owned());
         w.state.bindings.get_mut(&name(4)).unwrap().pin = None;
         let mut rounds = Rounds::new(BEGIN);
-        let off = |node: &NodeName| *node != name(5);
+        let glance = |says_off, spoke_ago: Option<u64>| {
+            Some(Glance { says_off, spoke_ago: spoke_ago.map(Span::from_ms) })
+        };
+        let off = |node: &NodeName| glance(*node != name(5), Some(3_000));
         let mut seen = Vec::new();
         for tick in 0..25 {
             let due = rounds.due(BEGIN + Span::from_secs(5 * tick), &w.state, off);
@@ -296,28 +336,54 @@ mod tests {
         }
         assert_eq!(seen, [0, 60, 120]);
         // It said On in between.
-        rounds.due(BEGIN + Span::from_secs(125), &w.state, |_| false);
-        assert!(rounds.due(BEGIN + Span::from_secs(130), &w.state, off).contains(&name(1)));
+        let at = |seconds| BEGIN + Span::from_secs(seconds);
+        rounds.due(at(125), &w.state, |_| glance(false, Some(0)));
+        assert!(rounds.due(at(130), &w.state, off).contains(&name(1)));
+        // Off of one that went down in peace, or of whom nobody knows anything, is what it should be.
+        for (seconds, unheard) in [(200, Some(3_001)), (205, None)] {
+            assert!(!rounds.due(at(seconds), &w.state, |_| glance(true, unheard)).contains(&name(1)));
+        }
     }
 
     #[test]
-    fn off_is_contradicted_by_what_the_machine_says_well_after_it() {
+    fn off_is_contradicted_by_what_the_machine_says_well_after_it_until_on_is_read() {
         let secs = Span::from_secs;
-        let judged = |off, spoke| Verified::Judged(Ok(pin(1))).with_off(secs(off), spoke);
-        let contradicted = Verified::Judged(Err(words::OFF_WHILE_HEARD.to_owned()));
-        assert_eq!(judged(6, Some(secs(3))), contradicted);
-        assert_eq!(judged(6, Some(Span::ZERO)), contradicted);
+        let good = || Verified::Judged(Ok(pin(1)));
+        let contradicted = || Verified::Judged(Err(words::OFF_WHILE_HEARD.to_owned()));
+        let off = Power::Off;
+        let judged = |spoke| good().with_power(Some((&off, secs(6))), spoke, None);
+        assert_eq!(judged(Some(secs(3))), contradicted());
+        assert_eq!(judged(Some(Span::ZERO)), contradicted());
         // It may have been on its way when the machine lost power.
-        assert_eq!(judged(6, Some(Span::from_ms(3_001))), Verified::Judged(Ok(pin(1))));
-        assert_eq!(judged(6, None), Verified::Judged(Ok(pin(1))));
+        assert_eq!(judged(Some(Span::from_ms(3_001))), good());
+        assert_eq!(judged(None), good());
+        // Its silence gives the BMC no credit, and neither does a reading that fails or says something else.
+        let other = Power::PoweringOn;
+        for power in [Some((&off, secs(6))), Some((&other, Span::ZERO)), None] {
+            assert_eq!(good().with_power(power, None, Some(words::OFF_WHILE_HEARD)), contradicted());
+            assert_eq!(good().with_power(power, None, Some("stale: not verified for 30m00s")), good());
+        }
+        let on = Some((&Power::On, Span::ZERO));
+        assert_eq!(good().with_power(on, Some(Span::ZERO), Some(words::OFF_WHILE_HEARD)), good());
         // What refuses already refuses for its own reason.
-        assert_eq!(refused("Mismatch").with_off(secs(6), Some(Span::ZERO)), refused("Mismatch"));
-        assert_eq!(not_read().with_off(secs(6), Some(Span::ZERO)), not_read());
+        for refuses in [refused("Mismatch"), not_read()] {
+            let with = refuses.clone().with_power(Some((&off, secs(6))), Some(Span::ZERO), None);
+            assert_eq!(with, refuses);
+        }
+        assert_eq!(
+            [wait_after(Some(&off)), wait_after(Some(&Power::On)), wait_after(None)],
+            [secs(6), secs(0), secs(0)]
+        );
     }
 
     #[test]
-    fn a_new_binding_that_cannot_be_read_is_not_verified() {
-        assert_eq!(not_read().of_new(), Err("no route".to_owned()));
-        assert_eq!(Verified::Judged(Ok(pin(1))).of_new(), Ok(pin(1)));
+    fn a_bmc_that_cannot_be_read_verifies_nothing_new_and_takes_no_reason_away() {
+        let new = Binding { pin: None, disabled: Some("refused".to_owned()), ..binding(1) };
+        assert_eq!(not_read().told_by_job(&new), Err("no route".to_owned()));
+        assert_eq!(Verified::Judged(Ok(pin(1))).told_by_job(&new), Ok(pin(1)));
+        let off = disabled(words::OFF_WHILE_HEARD);
+        assert_eq!(not_read().told_by_job(&off), Err(words::OFF_WHILE_HEARD.to_owned()));
+        assert_eq!(refused("Mismatch").told_by_job(&off), Err("Mismatch".to_owned()));
+        assert_eq!(Verified::Judged(Ok(pin(1))).told_by_job(&off), Ok(pin(1)));
     }
 }

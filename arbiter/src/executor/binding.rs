@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::identity;
-use coroner_arbiter_core::rounds::{self, Rounds, Verified};
+use coroner_arbiter_core::rounds::{self, Glance, Rounds, Verified};
 use coroner_arbiter_replica::Role;
-use coroner_shared::bmc::Power;
 use coroner_shared::id::NodeName;
 
 use super::Tools;
@@ -17,7 +16,7 @@ use crate::clock;
 /// Verifies one binding and tells the log.
 pub(super) async fn verify(tools: &Tools, node: &NodeName) {
     let Some(binding) = tools.proposer.published().state.bindings.get(node).cloned() else { return };
-    let result = read(tools, node).await.of_new();
+    let result = read(tools, node).await.told_by_job(&binding);
     match &result {
         Ok(pin) => {
             tracing::info!(%node, machine = %pin.machine, transform = %pin.transform, member = pin.member, "BMC verified");
@@ -42,11 +41,13 @@ pub(super) async fn rounds(tools: Tools) {
             continue;
         }
         let rounds = rounds.get_or_insert_with(|| Rounds::new(clock::now()));
-        let says_off = |node: &NodeName| {
-            let entry = tools.bmcs.entry(node);
-            entry.and_then(|e| e.with_track(|track| track.says_off(clock::now()))).unwrap_or(false)
+        let now = clock::now();
+        let glance = |node: &NodeName| {
+            let says_off = tools.bmcs.entry(node)?.with_track(|track| track.says_off(now))?;
+            let spoke_ago = says_off.then(|| tools.hearing.spoke_ago(node)).flatten();
+            Some(Glance { says_off, spoke_ago })
         };
-        for node in rounds.due(clock::now(), &published.state, says_off) {
+        for node in rounds.due(now, &published.state, glance) {
             one_round(&tools, &node, rounds).await;
         }
     }
@@ -84,22 +85,20 @@ async fn read(tools: &Tools, node: &NodeName) -> Verified {
         }
         identity::verify(binding.pin.as_ref(), &side, &facts, &fleet)
     });
-    let off_at = match &judged {
-        Ok(Ok(pin)) => match driver.power_state(&pin.member).await {
-            Ok(reading) if reading.power == Power::Off => Some(clock::now()),
-            // The pool reads power all the time; here only Off says something of whose BMC it is.
-            Ok(_) | Err(_) => None,
-        },
+    // The pool reads power all the time; here it says something of whose BMC this is.
+    let power = match &judged {
+        Ok(Ok(pin)) => driver.power_state(&pin.member).await.ok().map(|reading| reading.power),
         Ok(Err(_)) | Err(_) => None,
     };
+    let read_at = clock::now();
     // Best effort: a session left behind dies by its own time-out.
     let _ = driver.close().await;
     let verified = match judged {
         Ok(result) => Verified::Judged(result),
         Err(error) => return Verified::NotRead(error.full()),
     };
-    let Some(off_at) = off_at else { return verified };
-    tokio::time::sleep(rounds::AFTER_OFF.into()).await;
-    let now = clock::now();
-    verified.with_off(now.since(off_at), tools.hearing.spoke_ago(node))
+    tokio::time::sleep(rounds::wait_after(power.as_ref()).into()).await;
+    let ago = clock::now().since(read_at);
+    let power = power.as_ref().map(|power| (power, ago));
+    verified.with_power(power, tools.hearing.spoke_ago(node), binding.disabled.as_deref())
 }

@@ -78,6 +78,9 @@ use crate::sim::world::World;
 /// From a beacon after a silence to a leader that knows of it, and no decision of it on its way any more.
 const REACHES: Span = Span::from_ms(300);
 
+/// A power command that left before its incident was closed has arrived by then, or its socket is dead.
+const ARRIVES: Span = Span::from_secs(15);
+
 /// One of them.
 pub(crate) trait Invariant {
     /// As in the table.

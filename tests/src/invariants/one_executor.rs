@@ -3,16 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use coroner_arbiter_core::state::Incident;
-use coroner_shared::id::{IncidentId, ReplicaId};
-use coroner_shared::time::Span;
-
-use super::Invariant;
+use super::{ARRIVES, Invariant};
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
-
-/// A command that left before its incident was closed has arrived by then, or its socket is dead.
-const ARRIVES: Span = Span::from_secs(15);
+use coroner_arbiter_core::state::Incident;
+use coroner_shared::id::{IncidentId, ReplicaId};
 
 #[derive(Default)]
 pub(super) struct OneExecutor {

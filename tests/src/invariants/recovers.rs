@@ -10,15 +10,13 @@ use coroner_shared::bmc::Login;
 use coroner_shared::id::{NodeName, ReplicaId};
 use coroner_shared::time::{Mono, Span};
 
-use super::Invariant;
+use super::{ARRIVES, Invariant};
 use crate::sim::api::Ready;
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
 
 /// Design 8, liveness.
 const WITHIN: Span = Span::from_secs(60);
-/// A command over a session has arrived by then, or cannot any more.
-const ARRIVES: Span = Span::from_secs(15);
 /// What calls and ticks of the log take beside the timings of a policy.
 const CALLS: Span = Span::from_secs(20);
 

@@ -1,14 +1,9 @@
 //! Right machine: a power command reaches a machine only for a committed attempt (or power-on) of an incident of that
 //! very machine, which is open, or was when the command left.
 
-use coroner_shared::time::Span;
-
-use super::Invariant;
+use super::{ARRIVES, Invariant};
 use crate::sim::truth::Fact;
 use crate::sim::world::World;
-
-/// A command that left before its incident was closed has arrived by then, or its socket is dead.
-const ARRIVES: Span = Span::from_secs(15);
 
 pub(super) struct RightMachine;
 

@@ -21,7 +21,6 @@ use crate::phase::Phase;
 use crate::state::{Enforced, Node};
 use crate::steady::OFF_BEFORE_SIGN;
 use crate::view::BmcRead;
-use crate::witness::summary::Source;
 use crate::words;
 
 /// While nothing comes of it a sign is told again after this.
@@ -163,13 +162,10 @@ impl Signs {
 
 /// Whether Off has been read for long enough before the newest beacon.
 pub(super) fn is_off_while_heard(scene: &Scene<'_>, name: &NodeName) -> bool {
-    let (Some(off_for), Some(held)) = (off_for(scene, name), scene.pooled.newest_of_any(name)) else {
+    let (Some(off_for), Some(ago)) = (off_for(scene, name), scene.pooled.spoke_ago(name)) else {
         return false;
     };
-    // A replica's traffic names no machine.
-    let names_it = *held.source != Source::ReplicaTraffic;
-    let ago = held.at_most(scene.rules(name).beacons.suspect);
-    names_it && ago <= HEARD && off_for >= ago + OFF_BEFORE_SIGN
+    ago <= HEARD && off_for >= ago + OFF_BEFORE_SIGN
 }
 
 /// For how long by now some replica has read nothing but Off, twice at least and just now.

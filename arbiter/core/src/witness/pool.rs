@@ -21,7 +21,6 @@ use coroner_shared::time::{Mono, Span};
 
 use super::attention::{Attention, Tick};
 use super::summary::{NodeSummary, ReporterSummary, SilenceSummary, Source, Summary};
-use crate::policy::select::rules_for;
 use crate::state::State;
 use crate::view::Sign;
 
@@ -166,11 +165,9 @@ impl Pool {
         self.at(now, state).last_sign_by_clock(node)
     }
 
-    /// How long ago at most, by the clock, the machine itself spoke last; traffic of a replica names no machine.
+    /// How long ago at most, by the clock, the machine itself spoke last.
     pub fn spoke_ago(&self, now: Mono, state: &State, node: &NodeName) -> Option<Span> {
-        let held = self.at(now, state).newest_of_any(node)?;
-        let suspect = rules_for(state, node).beacons.suspect;
-        (*held.source != Source::ReplicaTraffic).then(|| held.at_most(suspect))
+        self.at(now, state).spoke_ago(node)
     }
 
     /// Whether any replica holds a proof of life of a node at most this old.

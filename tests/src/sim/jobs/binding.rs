@@ -2,8 +2,7 @@
 
 use coroner_arbiter_core::command::Command;
 use coroner_arbiter_core::identity;
-use coroner_arbiter_core::rounds::{self, Rounds, Verified};
-use coroner_shared::bmc::Power;
+use coroner_arbiter_core::rounds::{self, Glance, Rounds, Verified};
 use coroner_shared::id::NodeName;
 use coroner_shared::time::{Mono, Span};
 
@@ -13,7 +12,7 @@ use crate::sim::world::Shared;
 pub(crate) async fn verify(shared: &Shared, index: usize, node: &NodeName) {
     let Some(published) = shared.published(index) else { return };
     let Some(binding) = published.state.bindings.get(node).cloned() else { return };
-    let result = read(shared, index, node).await.of_new();
+    let result = read(shared, index, node).await.told_by_job(&binding);
     let good = result.is_ok();
     let command = Command::BindingVerified { node: node.clone(), hash: binding.hash, result };
     let outcome = shared.commit(index, command).await.ok();
@@ -32,8 +31,8 @@ pub(crate) async fn rounds(shared: Shared, index: usize) {
         let Some(published) = shared.published(index) else { return };
         let now = shared.host_now(index);
         let rounds = rounds.get_or_insert_with(|| Rounds::new(now));
-        let says_off = |node: &NodeName| shared.says_off(index, node, now);
-        for node in rounds.due(now, &published.state, says_off) {
+        let glance = |node: &NodeName| shared.glance(index, node, now);
+        for node in rounds.due(now, &published.state, glance) {
             one_round(&shared, index, &node, rounds).await;
         }
     }
@@ -59,32 +58,34 @@ async fn read(shared: &Shared, index: usize, node: &NodeName) -> Verified {
         return Verified::NotRead("this replica ends".to_owned());
     };
     let state = published.state;
+    let binding = state.bindings.get(node);
     let judged = facts.map(|facts| {
-        let pin = state.bindings.get(node).and_then(|b| b.pin.as_ref());
+        let pin = binding.and_then(|b| b.pin.as_ref());
         identity::verify(pin, &node_side(&state, node), &facts, &fleet(&state))
     });
-    let off_at = match &judged {
-        Ok(Ok(_)) => match driver.power_state(shared).await {
-            Ok(reading) if reading.power == Power::Off => Some(shared.host_now(index)),
-            Ok(_) | Err(_) => None,
-        },
+    let power = match &judged {
+        Ok(Ok(_)) => driver.power_state(shared).await.ok().map(|reading| reading.power),
         Ok(Err(_)) | Err(_) => None,
     };
+    let read_at = shared.host_now(index);
     driver.close(shared).await;
     let verified = match judged {
         Ok(result) => Verified::Judged(result),
         Err(failed) => return Verified::NotRead(failed.why),
     };
-    let Some(off_at) = off_at else { return verified };
-    shared.reactor.sleep(rounds::AFTER_OFF).await;
-    verified.with_off(shared.host_now(index).since(off_at), shared.spoke_ago(index, node))
+    shared.reactor.sleep(rounds::wait_after(power.as_ref())).await;
+    let ago = shared.host_now(index).since(read_at);
+    let power = power.as_ref().map(|power| (power, ago));
+    let disabled = binding.and_then(|b| b.disabled.as_deref());
+    verified.with_power(power, shared.spoke_ago(index, node), disabled)
 }
 
 impl Shared {
-    fn says_off(&self, index: usize, node: &NodeName, now: Mono) -> bool {
-        let world = self.world.borrow();
-        let entry = world.replicas[index].process.as_ref().and_then(|process| process.entry(node));
-        entry.and_then(|entry| entry.with_track(|track| track.says_off(now))).unwrap_or(false)
+    fn glance(&self, index: usize, node: &NodeName, now: Mono) -> Option<Glance> {
+        let entry = self.world.borrow().replicas[index].process.as_ref()?.entry(node)?;
+        let says_off = entry.with_track(|track| track.says_off(now))?;
+        let spoke_ago = says_off.then(|| self.spoke_ago(index, node)).flatten();
+        Some(Glance { says_off, spoke_ago })
     }
 
     fn spoke_ago(&self, index: usize, node: &NodeName) -> Option<Span> {

@@ -94,7 +94,12 @@ fn off_is_said_of_a_machine_that_is_then_cut_off() -> Told {
     play.sim.change_bmc("n4", |bmc| (bmc.stuck, bmc.ignores) = (Some(Power::Off), true));
     play.wait(150);
     play.begin(Trouble::Cut { cut: isolation(&[4]), span: Span::from_secs(120) });
-    play.never(115, "it is released while it runs", |sim| released(sim, 4))?;
+    play.wait(2);
+    // Who reads it begins anew, and knows no more of what it said before.
+    play.sim.bmc_dead("n4", true);
+    play.wait(8);
+    play.sim.bmc_dead("n4", false);
+    play.never(100, "it is released while it runs", |sim| released(sim, 4))?;
     play.check(play.sim.condition("n4") == Some(Condition::Runs), "it runs throughout")?;
     play.sim.change_bmc("n4", |bmc| (bmc.stuck, bmc.ignores) = (None, false));
     play.end()

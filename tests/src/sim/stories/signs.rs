@@ -113,12 +113,7 @@ fn ready_false_for_long_is_no_death() -> Told {
     play.until(20, "its kubelet reports that it is not ready", |sim| !ready(sim))?;
     play.never(3600, "anything is done", |sim| !calm(sim) || offs(sim, None) > 0)?;
     // Nobody hears its host any more, and that kubelet renews its Lease.
-    play.begin(Trouble::AgentAway { machine: 5, span: Span::from_secs(100), goodbye: false });
-    let mut cut = one_way(Ends::Hosts(vec![5]), Ends::NotHosts(vec![5]), None, 100);
-    cut.extend(one_way(Ends::NotHosts(vec![5]), Ends::Hosts(vec![5]), None, 100));
-    play.begin(Trouble::Cut { cut, span: Span::from_secs(100) });
-    play.never(95, "a power command or a release", |sim| offs(sim, None) > 0 || released(sim, 5))?;
-    play.check(held(&play.sim, 5, "KubeletAlive"), "it is not said that its kubelet lives")?;
+    only_its_kubelet_speaks(&mut play)?;
     play.check(!ready(&play.sim), "its Node is shown as ready")?;
     play.sim.kubelet_is_unready("n5", false);
     play.end()
@@ -131,15 +126,19 @@ fn a_kubelet_that_is_gone_for_long_is_no_death() -> Told {
     play.end()
 }
 
-fn a_kubelet_that_renews_is_alive() -> Told {
-    let mut play = Play::of(Site::plain(8104, 6, 0));
-    // Its agent is away and nobody reaches the host, but for its kubelet's way to the API server.
+/// n5's agent is away and nobody reaches the host, but for its kubelet's way to the API server.
+fn only_its_kubelet_speaks(play: &mut Play) -> Told {
     play.begin(Trouble::AgentAway { machine: 5, span: Span::from_secs(100), goodbye: false });
     let mut cut = one_way(Ends::Hosts(vec![5]), Ends::NotHosts(vec![5]), None, 100);
     cut.extend(one_way(Ends::NotHosts(vec![5]), Ends::Hosts(vec![5]), None, 100));
     play.begin(Trouble::Cut { cut, span: Span::from_secs(100) });
     play.never(95, "a power command or a release", |sim| offs(sim, None) > 0 || released(sim, 5))?;
-    play.check(held(&play.sim, 5, "KubeletAlive"), "it is not said that its kubelet lives")?;
+    play.check(held(&play.sim, 5, "KubeletAlive"), "it is not said that its kubelet lives")
+}
+
+fn a_kubelet_that_renews_is_alive() -> Told {
+    let mut play = Play::of(Site::plain(8104, 6, 0));
+    only_its_kubelet_speaks(&mut play)?;
     play.end()
 }
 

@@ -12,6 +12,7 @@ use coroner_shared::time::Span;
 use super::super::reports::{STANDS_FOR, is_life};
 use super::super::summary::{EdgeSummary, NodeSummary, SilenceSummary, Source};
 use super::{EdgeNow, HeldProof, Letter, Pooled, ProbeNow, REACHED_WITHIN};
+use crate::policy::select::rules_for;
 use crate::view::Sign;
 
 impl<'a> Pooled<'a> {
@@ -62,6 +63,13 @@ impl<'a> Pooled<'a> {
     /// The newest proof of life of any kind by the clock: what shows that somebody lives.
     pub fn newest_of_any(&self, node: &'a NodeName) -> Option<HeldProof<'a>> {
         self.proofs(node).min_by_key(|held| held.clock_ago)
+    }
+
+    /// How long ago at most, by the clock, the machine itself spoke last: traffic of a replica names no machine.
+    pub fn spoke_ago(&self, node: &'a NodeName) -> Option<Span> {
+        let suspect = rules_for(self.state, node).beacons.suspect;
+        let named = self.proofs(node).filter(|held| *held.source != Source::ReplicaTraffic);
+        named.map(|held| held.at_most(suspect)).min()
     }
 
     /// The newest proof of life of any kind, less pauses: what silence is counted from.

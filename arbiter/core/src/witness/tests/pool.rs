@@ -138,6 +138,20 @@ fn a_pause_is_taken_off_what_counts_silence_and_not_off_what_shows_life() {
 }
 
 #[test]
+fn what_the_machine_itself_said_is_told_from_its_replicas_traffic() {
+    let mut g = Group::new();
+    for i in 0..6 {
+        g.two.beacon(900, i, 10);
+    }
+    let pooled = g.hand_over(1000);
+    // Not listed: heard within S, which is 1.25 s, of the letter. The newest of any kind is the letter itself, of whom sent it.
+    for host in [name(5), name(2)] {
+        let newest = pooled.newest_of_any(&host).map(|held| held.clock_ago);
+        assert_eq!((pooled.spoke_ago(&host), newest), (Some(span(1_250)), Some(Span::ZERO)), "{host}");
+    }
+}
+
+#[test]
 fn whoever_is_not_listed_was_heard_within_s_when_the_letter_was_written() {
     let mut g = Group::new();
     for i in 0..6 {
